@@ -1,0 +1,435 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file auto_scheduler/search_policy/droplet_search_policy.cc
+ * \brief This search policy explores with another policy for a while and then exploits the best
+ * program that was measured: it descends along the coordinates of its schedule.
+ */
+
+#include "droplet_search_policy.h"
+
+#include <tvm/auto_scheduler/measure_record.h>
+#include <tvm/runtime/container/boxed_primitive.h>
+#include <tvm/runtime/registry.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iomanip>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "sketch_policy.h"
+#include "utils.h"
+
+namespace tvm {
+namespace auto_scheduler {
+
+TVM_REGISTER_NODE_TYPE(DropletSearchPolicyNode);
+
+namespace {
+
+ObjectRef GetParam(const Map<String, ObjectRef>& params, const char* key) {
+  auto param = params.find(key);
+  CHECK(param != params.end()) << "ValueError: The parameter \"" << key << "\" is missing";
+  return (*param).second;
+}
+
+int GetIntParamAtLeast(const Map<String, ObjectRef>& params, const char* key, int minimum) {
+  const ObjectRef param = GetParam(params, key);
+  const auto* value = param.as<runtime::Int::ContainerType>();
+  CHECK(value) << "ValueError: The parameter \"" << key << "\" must be an integer, but it is "
+               << param;
+  CHECK(value->value >= minimum && value->value <= std::numeric_limits<int>::max())
+      << "ValueError: The parameter \"" << key << "\" must be at least " << minimum
+      << " and fit 32 bits, but it is " << value->value;
+  return static_cast<int>(value->value);
+}
+
+double GetFractionParam(const Map<String, ObjectRef>& params, const char* key, bool allow_zero) {
+  const ObjectRef param = GetParam(params, key);
+  double value;
+  if (const auto* number = param.as<runtime::Float::ContainerType>()) {
+    value = number->value;
+  } else if (const auto* number = param.as<runtime::Int::ContainerType>()) {
+    value = static_cast<double>(number->value);
+  } else {
+    LOG(FATAL) << "ValueError: The parameter \"" << key << "\" must be a number, but it is "
+               << param;
+  }
+  const bool in_range = (value > 0 || (allow_zero && value == 0)) && value < 1;
+  CHECK(in_range) << "ValueError: The parameter \"" << key << "\" must be "
+                  << (allow_zero ? "at least 0" : "above 0") << " and below 1, but it is " << value;
+  return value;
+}
+
+/*! \brief The measured latencies in seconds. Empty if the measurement failed. */
+std::vector<double> GetCosts(const MeasureResult& result) {
+  std::vector<double> costs;
+  if (result->error_no == static_cast<int>(MeasureErrorNO::kNoError)) {
+    for (const PrimExpr& cost : result->costs) {
+      costs.push_back(Downcast<FloatImm>(cost)->value);
+      if (!std::isfinite(costs.back())) {
+        return {};
+      }
+    }
+  }
+  return costs;
+}
+
+double Mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
+
+void CheckExplorePolicy(const SearchPolicy& explore_policy, const SearchTask& task,
+                        const Optional<Array<SearchCallback>>& callbacks) {
+  const SearchTask& explored = explore_policy->search_task;
+  CHECK(explored->workload_key == task->workload_key &&
+        explored->target->str() == task->target->str())
+      << "ValueError: explore_policy searches the task " << explored->workload_key << " on "
+      << explored->target->str() << ", but the policy to be made searches the task "
+      << task->workload_key << " on " << task->target->str();
+  for (const SearchCallback& callback : callbacks.value_or({})) {
+    CHECK(!callback->IsInstance<PreloadCustomSketchRuleNode>())
+        << "ValueError: Give PreloadCustomSketchRule to the explore_policy itself: its rules are "
+           "fixed when it is made";
+  }
+}
+
+}  // namespace
+
+DropletSearchPolicy::DropletSearchPolicy(SearchTask task, Optional<CostModel> program_cost_model,
+                                         Map<String, ObjectRef> params,
+                                         Optional<SearchPolicy> explore_policy, int seed,
+                                         int verbose,
+                                         Optional<Array<SearchCallback>> init_search_callbacks) {
+  auto node = make_object<DropletSearchPolicyNode>();
+  node->max_explore_trials_ = GetIntParamAtLeast(params, DropletParamKey::explore_trials, 0);
+  node->max_starts_ = GetIntParamAtLeast(params, DropletParamKey::num_starts, 1);
+  node->descent_options_.radius = GetIntParamAtLeast(params, DropletParamKey::radius, 1);
+  node->descent_options_.p_value = GetFractionParam(params, DropletParamKey::p_value, false);
+  node->descent_options_.margin = GetFractionParam(params, DropletParamKey::margin, true);
+  node->explore_budget_ = node->max_explore_trials_;
+  node->descent_budget_ = node->max_starts_;
+
+  if (explore_policy) {
+    CheckExplorePolicy(explore_policy.value(), task, init_search_callbacks);
+    node->explore_policy = explore_policy.value();
+    node->explore_policy->RunCallbacks(init_search_callbacks.value_or({}));
+  } else {
+    node->explore_policy = SketchPolicy(task, program_cost_model.value_or(RandomModel()), params,
+                                        seed, verbose, init_search_callbacks);
+  }
+  node->program_cost_model = program_cost_model.value_or(RandomModel());
+  if (const auto* sketch_policy = node->explore_policy.as<SketchPolicyNode>()) {
+    node->program_cost_model = program_cost_model.value_or(sketch_policy->program_cost_model);
+    node->sketch_params_ = sketch_policy->params;
+    node->max_fruitless_rounds_ =
+        GetIntParamAtLeast(sketch_policy->params, SketchParamKey::empty_retry_count, 0);
+  }
+
+  node->search_task = std::move(task);
+  node->params = std::move(params);
+  node->rand_gen_ = std::mt19937(seed);
+  node->verbose = verbose;
+  for (const SearchCallback& callback : init_search_callbacks.value_or({})) {
+    if (const auto* preload = callback.as<PreloadMeasuredStatesNode>()) {
+      node->RememberRecords(preload->filename);
+    }
+  }
+  CHECK(node->max_explore_trials_ > 0 || node->best_state_.defined())
+      << "ValueError: There is nothing to descend from: the parameter \""
+      << DropletParamKey::explore_trials
+      << "\" is 0, and no valid program of this task was preloaded. Allow trials to explore, or "
+         "give PreloadMeasuredStates a log that has records of the task on "
+      << node->search_task->target->str();
+  data_ = std::move(node);
+}
+
+void DropletSearchPolicyNode::Trials::Append(const Trials& other) {
+  inputs.insert(inputs.end(), other.inputs.begin(), other.inputs.end());
+  results.insert(results.end(), other.results.begin(), other.results.end());
+}
+
+State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping,
+                                      int num_measures_per_round, ProgramMeasurer measurer) {
+  if (num_measure_trials <= 1) {
+    // No measurement is allowed
+    return best_state_.defined() ? best_state_
+                                 : explore_policy->Search(num_measure_trials, early_stopping,
+                                                          num_measures_per_round, measurer);
+  }
+  if (early_stopping < 0) {
+    early_stopping = std::numeric_limits<int>::max() >> 1;
+  }
+  const String& workload_key = search_task->workload_key;
+  explore_budget_ =
+      std::min<int64_t>(max_explore_trials_, num_explored + num_measure_trials * 3LL / 4);
+  // Descend anew from the best programs: what an earlier search measured is not measured again.
+  descent_budget_ = num_descents + max_starts_;
+  descent_ = nullptr;
+  start_structures_.clear();
+  measurer->Reset();
+
+  int ct = 0;
+  while (ct < num_measure_trials) {
+    const int num_trials =
+        Step(std::min(num_measures_per_round, num_measure_trials - ct), measurer).size();
+    if (num_trials == 0) {
+      StdCout(verbose) << "The search has converged: " << num_measure_trials - ct << " of "
+                       << num_measure_trials << " trials are not needed." << std::endl;
+      break;
+    }
+    ct += num_trials;
+    if (ct - measurer->best_ct[workload_key] > early_stopping &&
+        measurer->has_valid.count(workload_key)) {
+      StdCout(verbose) << "Stop early since no performance improvement in the last "
+                       << early_stopping << " measurements trials.\n";
+      break;
+    }
+  }
+  UpdateCostModel();
+  PrintTitle("Done", verbose);
+  return best_state_;
+}
+
+std::pair<Array<MeasureInput>, Array<MeasureResult>>
+DropletSearchPolicyNode::ContinueSearchOneRound(int num_measure, ProgramMeasurer measurer) {
+  explore_budget_ = max_explore_trials_;
+  Trials round;
+  while (round.size() < num_measure) {
+    const Trials step = Step(num_measure - round.size(), measurer);
+    if (step.size() == 0) {
+      break;
+    }
+    round.Append(step);
+  }
+  UpdateCostModel();
+  return {round.inputs, round.results};
+}
+
+void DropletSearchPolicyNode::RememberRecords(const String& log_file) {
+  const auto [inputs, results] = RecordReader(log_file)->ReadLines(-1);
+  Array<State> states;
+  std::vector<MeasureResult> state_results;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const SearchTask& task = inputs[i]->task;
+    // SketchPolicy takes records of any target of the same kind, as it measures their like again.
+    // Here a latency decides for itself, so it has to be from the same target.
+    if (task->workload_key == search_task->workload_key &&
+        task->target->str() == search_task->target->str()) {
+      states.push_back(inputs[i]->state);
+      state_results.push_back(results[i]);
+    }
+  }
+  // A recorded state holds steps only, which bound inference replays.
+  states = search_task->compute_dag.InferBound(states);
+  for (size_t i = 0; i < states.size(); ++i) {
+    if (states[i].defined() && Remember(states[i].ToStr(), states[i], state_results[i])) {
+      ++num_explored;
+    }
+  }
+}
+
+DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Step(int num_measure,
+                                                              const ProgramMeasurer& measurer) {
+  Trials trials;
+  while (trials.size() == 0 && ShouldExplore()) {
+    phase = "explore";
+    trials = Explore(num_measure, measurer);
+  }
+  if (trials.size() == 0) {
+    phase = "descend";
+    trials = Descend(num_measure, measurer);
+  }
+  if (trials.size() == 0) {
+    phase = "done";
+  }
+  return trials;
+}
+
+bool DropletSearchPolicyNode::ShouldExplore() const {
+  // Without any valid program there is nothing to descend from, so go on looking for one.
+  return num_fruitless_rounds_ <= max_fruitless_rounds_ &&
+         (num_explored < explore_budget_ || !best_state_.defined());
+}
+
+DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Explore(int num_measure,
+                                                                 const ProgramMeasurer& measurer) {
+  if (num_explored < explore_budget_) {
+    num_measure = std::min(num_measure, explore_budget_ - num_explored);
+  }
+  explore_policy->verbose = verbose;
+  Trials trials;
+  std::tie(trials.inputs, trials.results) =
+      explore_policy->ContinueSearchOneRound(num_measure, measurer);
+  bool found_new = false;
+  for (int i = 0; i < trials.size(); ++i) {
+    const State& state = trials.inputs[i]->state;
+    found_new |= Remember(state.ToStr(), state, trials.results[i]);
+  }
+  num_explored += trials.size();
+  num_fruitless_rounds_ = found_new ? 0 : num_fruitless_rounds_ + 1;
+  return trials;
+}
+
+DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure,
+                                                                 const ProgramMeasurer& measurer) {
+  // Large batches would be spent on guesses: what a batch tells decides what to try next.
+  constexpr int kMaxBatchSize = 16;
+  const int batch_size =
+      std::min({num_measure, kMaxBatchSize, std::max(1, measurer->builder->n_parallel * 2)});
+  Trials trials;
+  while (trials.size() == 0 && (descent_ || BeginDescent())) {
+    const Point before = descent_->walk.best();
+    const Batch batch = ProposeBatch(batch_size);
+    if (batch.inputs.empty()) {
+      descent_ = nullptr;
+      continue;
+    }
+    trials.inputs = batch.inputs;
+    trials.results = measurer->Measure(search_task, GetRef<SearchPolicy>(this), batch.inputs);
+    num_descended += trials.size();
+    Learn(batch, trials);
+    if (descent_->walk.best() != before) {
+      last_move = descent_->coordinates->Describe(before, descent_->walk.best());
+    }
+    unlearned_.Append(trials);
+    PrintProgress(measurer);
+  }
+  return trials;
+}
+
+bool DropletSearchPolicyNode::BeginDescent() {
+  if (num_descents >= descent_budget_) {
+    return false;
+  }
+  std::vector<std::pair<double, std::string>> candidates;
+  for (const auto& [program, measured] : measured_) {
+    if (!measured.costs.empty()) {
+      candidates.emplace_back(Mean(measured.costs), program);
+    }
+  }
+  std::sort(candidates.begin(), candidates.end());
+  for (const auto& [cost, program] : candidates) {
+    const Measured& start = measured_.at(program);
+    const ScheduleCoordinates coordinates(search_task, start.state, sketch_params_);
+    if (start_structures_.insert(coordinates->structure()).second) {
+      CoordinateDescent walk(coordinates->space(), coordinates->origin(), start.costs,
+                             descent_options_, rand_gen_());
+      descent_ = std::make_unique<ScheduleDescent>(
+          ScheduleDescent{coordinates, std::move(walk), {{program, coordinates->origin()}}});
+      last_move = "";
+      ++num_descents;
+      PrintTitle("Descend", verbose);
+      return true;
+    }
+  }
+  return false;
+}
+
+DropletSearchPolicyNode::Batch DropletSearchPolicyNode::ProposeBatch(int size) {
+  // If measuring the last batch was interrupted, its points are still to be decided.
+  descent_->walk.Withdraw();
+  Batch batch;
+  while (static_cast<int>(batch.inputs.size()) < size) {
+    const std::vector<Point> points = descent_->walk.Ask(size - batch.inputs.size());
+    if (points.empty()) {
+      break;
+    }
+    for (const Point& point : points) {
+      Propose(point, &batch);
+    }
+  }
+  return batch;
+}
+
+void DropletSearchPolicyNode::Propose(const Point& point, Batch* batch) {
+  CoordinateDescent& walk = descent_->walk;
+  const State state = descent_->coordinates->StateAt(point);
+  if (!state.defined()) {
+    walk.Tell(point, {});
+    return;
+  }
+  const std::string program = state.ToStr();
+  if (descent_->points.emplace(program, point).first->second != point) {
+    walk.Tell(point, {});
+    return;
+  }
+  auto known = measured_.find(program);
+  const bool to_confirm = walk.Told(point);
+  if (known != measured_.end() && !to_confirm) {
+    walk.Tell(point, known->second.costs);
+    return;
+  }
+  batch->inputs.push_back(MeasureInput(search_task, state));
+  batch->programs.push_back(program);
+  batch->points.push_back(point);
+}
+
+void DropletSearchPolicyNode::Learn(const Batch& batch, const Trials& trials) {
+  for (int i = 0; i < trials.size(); ++i) {
+    Remember(batch.programs[i], trials.inputs[i]->state, trials.results[i]);
+    descent_->walk.Tell(batch.points[i], GetCosts(trials.results[i]));
+  }
+}
+
+bool DropletSearchPolicyNode::Remember(const std::string& program, const State& state,
+                                       const MeasureResult& result) {
+  const std::vector<double> costs = GetCosts(result);
+  const auto [known, is_new] = measured_.emplace(program, Measured());
+  known->second.state = state;
+  known->second.costs.insert(known->second.costs.end(), costs.begin(), costs.end());
+  if (!costs.empty() && Mean(costs) < best_cost_) {
+    best_cost_ = Mean(costs);
+    best_state_ = state;
+  }
+  return is_new;
+}
+
+void DropletSearchPolicyNode::UpdateCostModel() {
+  if (unlearned_.size() == 0) {
+    return;
+  }
+  auto t_begin = std::chrono::high_resolution_clock::now();
+  PrintTitle("Train cost model", verbose);
+  program_cost_model->Update(unlearned_.inputs, unlearned_.results);
+  unlearned_ = Trials();
+  PrintTimeElapsed(t_begin, "training", verbose);
+}
+
+void DropletSearchPolicyNode::PrintProgress(const ProgramMeasurer& measurer) const {
+  StdCout(verbose) << "Descent " << num_descents << "\t#Trials: " << num_descended << std::fixed
+                   << std::setprecision(4) << "\tBest: " << best_cost_ * 1e3 << " ms"
+                   << "\tLast move: " << (last_move.empty() ? "none" : last_move) << std::endl;
+}
+
+TVM_REGISTER_GLOBAL("auto_scheduler.DropletSearchPolicy")
+    .set_body_typed([](SearchTask task, Optional<CostModel> program_cost_model,
+                       Map<String, ObjectRef> params, Optional<SearchPolicy> explore_policy,
+                       int seed, int verbose,
+                       Optional<Array<SearchCallback>> init_search_callbacks) {
+      return DropletSearchPolicy(task, program_cost_model, params, explore_policy, seed, verbose,
+                                 init_search_callbacks);
+    });
+
+}  // namespace auto_scheduler
+}  // namespace tvm

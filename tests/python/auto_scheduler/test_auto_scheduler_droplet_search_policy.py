@@ -1,0 +1,618 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Test DropletSearchPolicy, mostly with a builder and a runner that return known costs."""
+
+import json
+import zlib
+
+import numpy as np
+import pytest
+
+import tvm
+import tvm.testing
+from tvm import auto_scheduler, te
+from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
+from tvm.auto_scheduler.measure import BuildResult, MeasureErrorNo, PythonBasedMeasureCallback
+from tvm.auto_scheduler.measure_record import dump_record_to_string
+from tvm.meta_schedule.testing import te_workload
+
+BUILD = "auto_scheduler.local_builder.build"
+RUN = "auto_scheduler.local_runner.run"
+
+# Keeps sampling and evolution short; what they find does not matter here.
+FAST_SKETCH_PARAMS = {
+    "sample_init_min_population": 8,
+    "evolutionary_search_population": 32,
+    "evolutionary_search_num_iters": 1,
+}
+
+
+@auto_scheduler.register_workload
+def droplet_matmul(n, m, k):
+    a = te.placeholder((n, k), name="A")
+    b = te.placeholder((k, m), name="B")
+    r = te.reduce_axis((0, k), name="r")
+    c = te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), name="C")
+    return [a, b, c]
+
+
+@auto_scheduler.register_workload
+def droplet_add_one(n):
+    a = te.placeholder((n,), name="A")
+    return [a, te.compute((n,), lambda i: a[i] + 1, name="B")]
+
+
+def make_task(n=64):
+    return auto_scheduler.SearchTask(
+        func=droplet_matmul, args=(n, n, n), target=tvm.target.Target("llvm")
+    )
+
+
+def make_policy(task, explore_trials=8, **kwargs):
+    params = {**FAST_SKETCH_PARAMS, "explore_trials": explore_trials, **kwargs.pop("params", {})}
+    return auto_scheduler.DropletSearchPolicy(
+        task, params=params, **{"seed": 1, "verbose": 0, **kwargs}
+    )
+
+
+def steps_of(measure_input):
+    """The transform steps as the record has them."""
+    result = auto_scheduler.MeasureResult([1.0], 0, "", 0, 0)
+    return json.loads(dump_record_to_string(measure_input, result))["i"][1][1]
+
+
+def tile_cost(measure_input):
+    """1 ms if the two inner tile levels of each axis in space have 4 iterations and that of the
+    reduction has 8, and 1 ms more for each factor of 2 off that. A step of a split away is always a
+    better tile. The outer levels do not count: where they are fused, the program hides them."""
+    distance = 0
+    for step in steps_of(measure_input):
+        if step[0] == "SP":
+            target = 2 if len(step[4]) == 3 else 3
+            distance += sum(abs(np.log2(factor) - target) for factor in step[4][-2:])
+    return 1e-3 * (1 + distance)
+
+
+class Measurer:
+    """Stands in for building and running programs: counts them and returns known costs."""
+
+    def __init__(self):
+        self.cost = tile_cost
+        self.repeat = 2
+        self.fails = lambda measure_input: False
+        self.inputs = []
+
+    def build(self, inputs, *_):
+        return [BuildResult("", [], 0, "", 0.0) for _ in inputs]
+
+    def run(self, inputs, *_):
+        self.inputs.extend(inputs)
+        return [self.result(measure_input) for measure_input in inputs]
+
+    def result(self, measure_input):
+        if self.fails(measure_input):
+            return auto_scheduler.MeasureResult([1e10], MeasureErrorNo.COMPILE_HOST, "no", 0.1, 0.0)
+        costs = [float(self.cost(measure_input))] * self.repeat
+        return auto_scheduler.MeasureResult(costs, 0, "", 0.1, 0.0)
+
+    @property
+    def programs(self):
+        return [json.dumps(steps_of(measure_input)) for measure_input in self.inputs]
+
+
+@pytest.fixture
+def measurer():
+    originals = {name: tvm.get_global_func(name) for name in (BUILD, RUN)}
+    fake = Measurer()
+    tvm.register_func(BUILD, lambda *args: fake.build(*args), override=True)
+    tvm.register_func(RUN, lambda *args: fake.run(*args), override=True)
+    yield fake
+    for name, func in originals.items():
+        tvm.register_func(name, func, override=True)
+
+
+def program_measurer(callbacks=()):
+    return auto_scheduler.measure.ProgramMeasurer(
+        auto_scheduler.LocalBuilder(n_parallel=2), auto_scheduler.LocalRunner(), list(callbacks), 0
+    )
+
+
+def tune(task, policy, trials, callbacks=(), **options):
+    task.tune(
+        auto_scheduler.TuningOptions(
+            num_measure_trials=trials,
+            num_measures_per_round=8,
+            builder=auto_scheduler.LocalBuilder(n_parallel=2),
+            verbose=0,
+            measure_callbacks=list(callbacks),
+            **options,
+        ),
+        search_policy=policy,
+    )
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_reaches_the_known_optimum_and_stops(measurer, repeat):
+    measurer.repeat = repeat
+    task = make_task()
+    policy = make_policy(task)
+    tune(task, policy, 1000)
+
+    assert min(map(tile_cost, measurer.inputs)) == pytest.approx(1e-3)
+    assert min(map(tile_cost, measurer.inputs[: policy.num_explored])) > 1e-3
+    assert policy.phase == "done"
+    assert policy.num_explored == 8
+    assert policy.num_explored + policy.num_descended == len(measurer.inputs) < 1000
+    assert policy.last_move
+    if repeat == 2:
+        assert len(set(measurer.programs)) == len(measurer.programs)
+
+
+@pytest.mark.parametrize("trials", [2, 3, 7, 8, 20, 33])
+def test_keeps_the_budget(measurer, trials):
+    task = make_task()
+    policy = make_policy(task, explore_trials=300)
+    tune(task, policy, trials)
+    assert len(measurer.inputs) == trials
+    assert policy.num_explored == trials * 3 // 4
+
+
+@pytest.mark.parametrize("trials", [0, 1])
+def test_measures_nothing_without_trials(measurer, trials):
+    task = make_task()
+    policy = make_policy(task)
+    tune(task, policy, trials)
+    assert not measurer.inputs
+
+
+def test_rounds(measurer):
+    policy = make_policy(make_task())
+    measure = program_measurer()
+    seen = 0
+    while True:
+        inputs, results = policy.continue_search_one_round(6, measure)
+        assert len(inputs) == len(results) <= 6
+        seen += len(inputs)
+        if not inputs:
+            break
+    assert seen == len(measurer.inputs) == policy.num_explored + policy.num_descended
+    assert min(map(tile_cost, measurer.inputs)) == pytest.approx(1e-3)
+    assert not policy.continue_search_one_round(6, measure)[0]
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_resumes_without_measuring_twice(measurer, tmp_path, repeat):
+    measurer.repeat = repeat
+    log = str(tmp_path / "log.json")
+    task = make_task()
+    tune(task, make_policy(task), 24, [auto_scheduler.RecordToFile(log)])
+    before = measurer.programs
+    assert len(before) == 24
+
+    measurer.inputs = []
+    policy = make_policy(task, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)])
+    assert policy.num_explored == len(set(before))
+    tune(task, policy, 1000, [auto_scheduler.RecordToFile(log)])
+    assert policy.num_descended == len(measurer.inputs)
+    assert min(map(tile_cost, measurer.inputs)) == pytest.approx(1e-3)
+    # A sample of its own confirms a decision, and nothing else is measured twice.
+    counts = [(before + measurer.programs).count(p) for p in set(before + measurer.programs)]
+    assert max(counts) == (2 if repeat == 1 else 1)
+
+
+def test_resuming_explores_what_is_left(measurer, tmp_path):
+    log = str(tmp_path / "log.json")
+    task = make_task()
+    tune(task, make_policy(task, explore_trials=16), 20, [auto_scheduler.RecordToFile(log)])
+    policy = make_policy(
+        task, explore_trials=40, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
+    )
+    assert policy.num_explored == 20
+    tune(task, policy, 20)
+    # Three quarters of the new trials, however many came before.
+    assert (policy.num_explored, policy.num_descended) == (35, 5)
+
+
+def test_searches_again(measurer):
+    task = make_task()
+    policy = make_policy(task, explore_trials=30, params={"num_starts": 1})
+    tune(task, policy, 12)
+    assert (policy.num_explored, policy.num_descended, policy.num_descents) == (9, 3, 1)
+    # The second search explores what is left and descends anew; the third has little left to try.
+    for num_descents in (2, 3):
+        tune(task, policy, 1000)
+        assert (policy.num_explored, policy.num_descents) == (30, num_descents)
+        assert policy.num_descended > 3
+    assert len(set(measurer.programs)) == len(measurer.programs) < 500
+
+
+def test_descends_from_a_log(measurer, tmp_path):
+    log = str(tmp_path / "log.json")
+    task = make_task()
+    sketch_policy = auto_scheduler.SketchPolicy(
+        task, params=dict(FAST_SKETCH_PARAMS), seed=1, verbose=0
+    )
+    tune(task, sketch_policy, 8, [auto_scheduler.RecordToFile(log)])
+    best = min(map(tile_cost, measurer.inputs))
+
+    measurer.inputs = []
+    policy = make_policy(
+        task, explore_trials=0, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
+    )
+    tune(task, policy, 1000, [auto_scheduler.RecordToFile(log)])
+    assert policy.num_explored == 8
+    assert min(map(tile_cost, measurer.inputs)) == pytest.approx(1e-3)
+    assert best > 1e-3
+    inp, res = auto_scheduler.load_best_record(log, task.workload_key)
+    assert tile_cost(inp) == pytest.approx(res.costs[0].value) == pytest.approx(1e-3)
+    task.apply_best(log)
+
+
+def test_latencies_of_another_target_do_not_count(measurer, tmp_path):
+    log = str(tmp_path / "log.json")
+    preload = [auto_scheduler.PreloadMeasuredStates(log)]
+    for target in ("llvm", "llvm -mcpu=skylake -mattr=-avx2"):
+        task = auto_scheduler.SearchTask(
+            func=droplet_matmul, args=(64, 64, 64), target=tvm.target.Target(target, "llvm")
+        )
+        with pytest.raises(ValueError, match="nothing to descend from.* on llvm"):
+            make_policy(task, explore_trials=0, init_search_callbacks=preload)
+        tune(task, make_policy(task), 12, [auto_scheduler.RecordToFile(log)])
+        assert make_policy(task, init_search_callbacks=preload).num_explored == 12
+
+
+def test_search_returns_the_best_state_known(measurer, tmp_path):
+    log = str(tmp_path / "log.json")
+    task = make_task()
+    tune(task, make_policy(task), 1000, [auto_scheduler.RecordToFile(log)])
+    best = auto_scheduler.load_best_record(log, task.workload_key)[0].state
+    expected = task.compute_dag.infer_bound_from_state(best)
+
+    # Nothing better is left to find, so the best state is the one from the log.
+    measurer.inputs = []
+    policy = make_policy(task, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)])
+    options = auto_scheduler.TuningOptions(
+        num_measure_trials=64, builder=auto_scheduler.LocalBuilder(n_parallel=2), verbose=0
+    )
+    sch, args = auto_scheduler._ffi_api.AutoSchedule(policy, options)
+    expected_sch, _ = task.compute_dag.apply_steps_from_state(expected)
+    lowered = tvm.lower(sch, args)["main"].script()
+    assert lowered == tvm.lower(expected_sch, args)["main"].script()
+
+
+def test_all_candidates_fail(measurer):
+    measurer.fails = lambda measure_input: True
+    task = make_task()
+    policy = make_policy(task)
+    tune(task, policy, 24)
+    # Without a valid program the search goes on exploring.
+    assert len(measurer.inputs) == policy.num_explored == 24
+    assert policy.num_descended == 0
+
+
+def test_half_of_the_candidates_fail(measurer):
+    def fails(measure_input):
+        return zlib.crc32(json.dumps(steps_of(measure_input)).encode()) % 2 == 0
+
+    measurer.fails = fails
+    task = make_task()
+    policy = make_policy(task)
+    tune(task, policy, 400)
+    valid = [i for i in measurer.inputs if not fails(i)]
+    explored = [i for i in measurer.inputs[:8] if not fails(i)]
+    assert 0 < len(valid) < len(measurer.inputs)
+    assert min(map(tile_cost, valid)) < min(map(tile_cost, explored))
+
+
+def test_interrupted_measurement_is_taken_up_again(measurer):
+    task = make_task()
+    policy = make_policy(task, params={"num_starts": 1})
+    measure = program_measurer()
+    policy.continue_search_one_round(8, measure)
+    policy.continue_search_one_round(4, measure)
+    assert policy.phase == "descend"
+
+    interrupted = []
+
+    def interrupt(inputs, *_):
+        interrupted.extend(json.dumps(steps_of(i)) for i in inputs)
+        raise RuntimeError("interrupted")
+
+    measurer.run, run = interrupt, measurer.run
+    with pytest.raises(RuntimeError, match="interrupted"):
+        policy.continue_search_one_round(4, measure)
+    measurer.run = run
+    while policy.continue_search_one_round(64, measure)[0]:
+        pass
+    assert interrupted and set(interrupted) <= set(measurer.programs)
+    assert min(map(tile_cost, measurer.inputs)) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_lucky_start_is_not_believed(measurer, seed):
+    """Nor is its luck found again at another point that gives the same program."""
+    measurer.repeat = 1
+    times = {}
+
+    def lucky_at_first(measure_input):
+        program = str(measure_input.state)
+        times[program] = times.get(program, 0) + 1
+        return 0.5e-3 if len(times) == 1 and times[program] == 1 else 1e-3
+
+    measurer.cost = lucky_at_first
+    task = make_task()
+    policy = make_policy(task, seed=seed, params={"num_starts": 1})
+    tune(task, policy, 300)
+    # All programs are equally fast, so no move pays, and only the start is measured twice.
+    assert policy.last_move == ""
+    assert sorted(times.values())[-2:] == [1, 2]
+
+
+def test_latencies_that_are_no_numbers_are_failures(measurer):
+    measurer.repeat = 1
+    measured = []
+
+    def cost(measure_input):
+        measured.append(measure_input)
+        return float("nan") if len(measured) % 2 else tile_cost(measure_input)
+
+    measurer.cost = cost
+    task = make_task()
+    policy = make_policy(task)
+    tune(task, policy, 60)
+    assert policy.num_descended > 0
+
+
+def test_task_without_coordinates(measurer):
+    task = auto_scheduler.SearchTask(
+        func=droplet_add_one, args=(1,), target=tvm.target.Target("llvm")
+    )
+    measurer.cost = lambda measure_input: 1e-3
+    policy = auto_scheduler.DropletSearchPolicy(
+        task, explore_policy=auto_scheduler.EmptyPolicy(task), verbose=0
+    )
+    tune(task, policy, 16)
+    # EmptyPolicy has a single program; its second round finds nothing new.
+    assert len(measurer.inputs) == policy.num_explored == 2
+    assert policy.phase == "done"
+
+
+def test_descends_from_structurally_different_starts(measurer):
+    starts = []
+    for num_starts in (1, 3):
+        measurer.inputs = []
+        task = make_task()
+        policy = make_policy(task, explore_trials=16, params={"num_starts": num_starts})
+        tune(task, policy, 1000)
+        starts.append(policy.num_descents)
+    assert starts[0] == 1 < starts[1] <= 3
+
+
+def test_explores_with_a_given_policy(measurer):
+    task = make_task()
+    sketch_policy = auto_scheduler.SketchPolicy(
+        task, params=dict(FAST_SKETCH_PARAMS), seed=2, verbose=0
+    )
+    policy = auto_scheduler.DropletSearchPolicy(
+        task, explore_policy=sketch_policy, params={"explore_trials": 8}, seed=1, verbose=0
+    )
+    assert policy.explore_policy.same_as(sketch_policy)
+    tune(task, policy, 1000)
+    assert min(map(tile_cost, measurer.inputs)) == pytest.approx(1e-3)
+
+
+def test_limits_of_the_explore_policy_hold(measurer):
+    task = make_task()
+    params = {**FAST_SKETCH_PARAMS, "max_innermost_split_factor": 2}
+    sketch_policy = auto_scheduler.SketchPolicy(task, params=params, seed=2, verbose=0)
+    policy = auto_scheduler.DropletSearchPolicy(
+        task, explore_policy=sketch_policy, params={"explore_trials": 8}, seed=1, verbose=0
+    )
+    tune(task, policy, 200)
+    assert policy.num_descended > 0
+    splits = [step for i in measurer.inputs for step in steps_of(i) if step[0] == "SP"]
+    assert max(step[4][-1] for step in splits) == 2
+
+
+def test_params_reach_the_descent(measurer):
+    """A margin that no gain reaches ends the descent where it began; a radius widens it."""
+    measurer.repeat = 1
+    num_descended = {}
+    for name, params in (
+        ("margin", {"margin": 0.999}),
+        ("radius", {"margin": 0.999, "radius": 3}),
+        ("neither", {}),
+    ):
+        task = make_task()
+        policy = make_policy(
+            task, params={"num_starts": 1, **params}, program_cost_model=RecordingModel(), seed=3
+        )
+        tune(task, policy, 1000)
+        num_descended[name] = policy.num_descended
+        assert (policy.last_move == "") == ("margin" in params)
+    assert num_descended["margin"] < num_descended["radius"]
+
+
+class RecordingModel(PythonBasedModel):
+    """Remembers what it is trained with."""
+
+    def __init__(self):
+        super().__init__()
+        self.updates = []
+
+    def update(self, inputs, results):
+        self.updates.extend(zip(inputs, results))
+
+    def predict(self, task, states):
+        return [float(i % 7) for i in range(len(states))]
+
+
+def test_cost_model_learns_from_all_programs(measurer):
+    model = RecordingModel()
+    task = make_task()
+    tune(task, make_policy(task, program_cost_model=model), 60)
+    assert len(measurer.inputs) == 60
+    assert [json.dumps(steps_of(inp)) for inp, _ in model.updates] == measurer.programs
+
+
+def test_callbacks_and_log(measurer, tmp_path):
+    log = str(tmp_path / "log.json")
+    calls = []
+
+    class Callback(PythonBasedMeasureCallback):
+        def callback(self, policy, inputs, results):
+            assert len(inputs) == len(results)
+            calls.append((type(policy), len(inputs)))
+
+    task = make_task()
+    policy = make_policy(task)
+    tune(task, policy, 40, [auto_scheduler.RecordToFile(log), Callback()])
+    # The exploring policy measures for itself.
+    count = {kind: sum(n for k, n in calls if k is kind) for kind, _ in calls}
+    assert count == {
+        auto_scheduler.SketchPolicy: policy.num_explored,
+        auto_scheduler.DropletSearchPolicy: policy.num_descended,
+    }
+    records = list(auto_scheduler.load_records(log))
+    assert [json.dumps(steps_of(inp)) for inp, _ in records] == measurer.programs
+
+
+def test_early_stopping(measurer):
+    measurer.cost = lambda measure_input: 1e-3
+    task = make_task()
+    policy = make_policy(task, explore_trials=8)
+    tune(task, policy, 1000, early_stopping=12)
+    assert 12 < len(measurer.inputs) <= 12 + 8
+
+
+def test_same_seed_same_search(measurer):
+    runs = []
+    for _ in range(2):
+        measurer.inputs = []
+        task = make_task()
+        tune(task, make_policy(task, seed=7, program_cost_model=RecordingModel()), 48)
+        runs.append(measurer.programs)
+    assert runs[0] == runs[1]
+
+
+def test_task_scheduler(measurer):
+    tasks = [make_task(64), make_task(32)]
+    policies = [make_policy(task) for task in tasks]
+    scheduler = auto_scheduler.TaskScheduler(tasks, callbacks=[])
+    scheduler.tune(
+        auto_scheduler.TuningOptions(
+            num_measure_trials=60,
+            num_measures_per_round=10,
+            builder=auto_scheduler.LocalBuilder(n_parallel=2),
+            verbose=0,
+        ),
+        search_policy=policies,
+    )
+    assert len(measurer.inputs) == 60
+    assert all(policy.num_descended > 0 for policy in policies)
+
+
+@pytest.mark.parametrize(
+    "params, message",
+    [
+        ({"explore_trails": 3}, "explore_trails"),
+        (
+            {"explore_trials": -1},
+            '"explore_trials" must be at least 0 and fit 32 bits, but it is -1',
+        ),
+        (
+            {"explore_trials": 2**40},
+            '"explore_trials" must be at least 0 and fit 32 bits, but it is',
+        ),
+        ({"explore_trials": 1.5}, '"explore_trials" must be an integer, but it is'),
+        ({"num_starts": 0}, '"num_starts" must be at least 1 and fit 32 bits, but it is 0'),
+        ({"radius": 0}, '"radius" must be at least 1 and fit 32 bits, but it is 0'),
+        ({"p_value": 0}, '"p_value" must be above 0 and below 1, but it is 0'),
+        ({"p_value": 1.0}, '"p_value" must be above 0 and below 1, but it is 1'),
+        ({"margin": -0.5}, '"margin" must be at least 0 and below 1, but it is -0.5'),
+        ({"margin": "1 %"}, '"margin" must be a number, but it is'),
+        ({"eps_greedy": "a lot"}, "\"eps_greedy\" must be of type float, but it is 'a lot'"),
+        ({"max_vectorize_size": None}, '"max_vectorize_size" must be of type int, but it is None'),
+        ({"explore_trials": 0}, "nothing to descend from"),
+    ],
+)
+def test_rejects_params(params, message):
+    given = dict(params)
+    with pytest.raises(ValueError, match=message):
+        auto_scheduler.DropletSearchPolicy(make_task(), params=params, verbose=0)
+    assert params == given
+
+
+def test_rejects_policy_of_another_task():
+    other = make_task(32)
+    with pytest.raises(ValueError) as error:
+        auto_scheduler.DropletSearchPolicy(
+            make_task(64), explore_policy=auto_scheduler.EmptyPolicy(other), verbose=0
+        )
+    assert other.workload_key in str(error.value)
+
+
+def test_rejects_what_belongs_to_the_explore_policy():
+    task = make_task()
+    with pytest.raises(ValueError, match="eps_greedy.*give it to the explore_policy itself"):
+        auto_scheduler.DropletSearchPolicy(
+            task,
+            explore_policy=auto_scheduler.SketchPolicy(task, verbose=0),
+            params={"eps_greedy": 0.1},
+        )
+    rule = auto_scheduler.PreloadCustomSketchRule(lambda *_: 0, lambda *_: [])
+    with pytest.raises(ValueError, match="PreloadCustomSketchRule"):
+        auto_scheduler.DropletSearchPolicy(
+            task,
+            explore_policy=auto_scheduler.SketchPolicy(task, verbose=0),
+            init_search_callbacks=[rule],
+        )
+
+
+@tvm.testing.requires_llvm
+def test_real_search(tmp_path):
+    log = str(tmp_path / "log.json")
+    n = 64
+    # The processes that build and run need a workload of a module that they can import.
+    auto_scheduler.register_workload(te_workload.matmul, override=True)
+    task = auto_scheduler.SearchTask(func=te_workload.matmul, args=(n, n, n), target="llvm")
+    policy = make_policy(task, explore_trials=6)
+    task.tune(
+        auto_scheduler.TuningOptions(
+            num_measure_trials=10,
+            num_measures_per_round=6,
+            runner=auto_scheduler.LocalRunner(number=1, repeat=2, min_repeat_ms=5),
+            measure_callbacks=[auto_scheduler.RecordToFile(log)],
+            verbose=0,
+        ),
+        search_policy=policy,
+    )
+    records = list(auto_scheduler.load_records(log))
+    assert len(records) == 10 and policy.num_descended == 4
+    assert all(result.error_no == 0 for _, result in records)
+
+    sch, args = task.apply_best(log)
+    func = tvm.build(sch, args, task.target)
+    a, b = (np.random.uniform(size=(n, n)).astype("float32") for _ in range(2))
+    dev = tvm.cpu()
+    arrays = [tvm.nd.array(x, dev) for x in (a, b, np.zeros((n, n), "float32"))]
+    func(*arrays)
+    tvm.testing.assert_allclose(arrays[2].numpy(), a @ b, rtol=1e-4)
+
+
+if __name__ == "__main__":
+    tvm.testing.main()
