@@ -19,12 +19,11 @@
 Leaves in the output folder a log of records for each kernel, a plot and a summary of the numbers.
 """
 
-import argparse
 import json
 import sys
 
 from machine import detect_target, measure_options, use_all_cores
-from options import at_least, make_folder
+from options import parse_search_args
 from report import plot, summary, table
 from search import tune
 from workloads import KERNELS
@@ -83,28 +82,9 @@ def check(name, actual, expected):
     print(f"{name}: the tuned kernel agrees with NumPy (relative error below {error:.1e})")
 
 
-def parse_args():
-    """Read the options.
-
-    Returns
-    -------
-    args : argparse.Namespace
-        The options.
-    """
-    parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS)
-    parser.add_argument("--output", type=make_folder, default="build/demo", help="a folder")
-    parser.add_argument("--trials", type=at_least(2), default=112, help="at most, each kernel")
-    parser.add_argument("--explore-trials", type=at_least(1), default=48, help="of these trials")
-    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the search and the inputs")
-    args = parser.parse_args()
-    args.kernels = list(dict.fromkeys(args.kernels))
-    return args
-
-
 def main():
     """Run the demo."""
-    args = parse_args()
+    args = parse_search_args(__doc__, "build/demo", trials=112, explore_trials=48)
     sys.stdout.reconfigure(line_buffering=True)
     num_cores = use_all_cores()
     target = detect_target()

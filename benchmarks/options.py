@@ -14,10 +14,12 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Types of command line options. A bad value is refused in one line that names it."""
+"""The command line options of the benchmarks. A bad value is refused in one line that names it."""
 
 import argparse
 from pathlib import Path
+
+from workloads import KERNELS
 
 _MAX_INT32 = (1 << 31) - 1
 
@@ -67,3 +69,35 @@ def make_folder(text):
             f"must be a folder to write to, but {text} cannot be made: {error.strerror}"
         ) from None
     return folder
+
+
+def parse_search_args(description, output, trials, explore_trials):
+    """Read the options of a script that searches for schedules of the kernels.
+
+    Parameters
+    ----------
+    description : str
+        What the script does.
+    output : str
+        The default of the folder to write to.
+    trials : int
+        The default number of trials.
+    explore_trials : int
+        The default number of them that explore.
+
+    Returns
+    -------
+    args : argparse.Namespace
+        The options.
+    """
+    parser = argparse.ArgumentParser(description=description, usage=argparse.SUPPRESS)
+    parser.add_argument("--output", type=make_folder, default=output, help="a folder")
+    parser.add_argument("--trials", type=at_least(2), default=trials, help="at most, each kernel")
+    parser.add_argument(
+        "--explore-trials", type=at_least(1), default=explore_trials, help="of these trials"
+    )
+    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
+    parser.add_argument("--seed", type=at_least(0), default=0, help="of the search and the inputs")
+    args = parser.parse_args()
+    args.kernels = list(dict.fromkeys(args.kernels))
+    return args

@@ -20,14 +20,13 @@ Tunes kernels as the demo does, and splits the wall time of the descents into bu
 running them and everything else, which must stay below 3 %.
 """
 
-import argparse
 import json
 import sys
 import time
 from collections import defaultdict
 
 from machine import detect_target, measure_options, use_all_cores
-from options import at_least, make_folder
+from options import parse_search_args
 from workloads import KERNELS
 
 import tvm
@@ -192,26 +191,9 @@ def table(numbers):
     return "\n".join(lines)
 
 
-def parse_args():
-    """Read the options.
-
-    Returns
-    -------
-    args : argparse.Namespace
-        The options.
-    """
-    parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS)
-    parser.add_argument("--output", type=make_folder, default="build/policy_overhead")
-    parser.add_argument("--trials", type=at_least(2), default=80, help="of each kernel")
-    parser.add_argument("--explore-trials", type=at_least(1), default=16)
-    parser.add_argument("--kernels", nargs="+", choices=KERNELS, default=list(KERNELS))
-    parser.add_argument("--seed", type=at_least(0), default=0)
-    return parser.parse_args()
-
-
 def main():
     """Run the benchmark."""
-    args = parse_args()
+    args = parse_search_args(__doc__, "build/policy_overhead", trials=80, explore_trials=16)
     num_cores = use_all_cores()
     target = detect_target()
     numbers = {}

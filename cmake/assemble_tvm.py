@@ -38,7 +38,7 @@ import shutil
 import sys
 import zipfile
 from pathlib import Path
-from typing import Callable, Iterator, Optional
+from typing import Callable, Optional
 
 from steps import StepError, cause, complete, fingerprint, is_complete, main, report, run
 
@@ -46,7 +46,7 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 REQUIREMENTS = REPOSITORY / "requirements"
 sys.path.insert(0, str(REPOSITORY / "ci"))
 
-from patchset import TVM_FOLDERS, TVM_VERSION, BrokenPatchSet, PatchSet  # noqa: E402
+from patchset import TVM_VERSION, BrokenPatchSet, PatchSet, new_files  # noqa: E402
 
 # What the wheel has inside its Python package and a checkout has at the top.
 TOP_LEVEL = "3rdparty CMakeLists.txt cmake configs golang include jvm rust src web".split()
@@ -186,14 +186,6 @@ def fill_patched(tree: Path, pristine: Path, patchset: PatchSet) -> None:
         link.symlink_to(REPOSITORY / path)
 
 
-def new_files() -> Iterator[Path]:
-    """The files that the repository adds to TVM, relative to either."""
-    for folder in TVM_FOLDERS:
-        for path in sorted((REPOSITORY / folder).rglob("*")):
-            if path.suffix in (".h", ".cc", ".py"):
-                yield path.relative_to(REPOSITORY)
-
-
 def check_checkout(checkout: Path) -> None:
     """Refuse a checkout whose headers are not those of the library."""
     libinfo = checkout / "python/tvm/_ffi/libinfo.py"
@@ -242,7 +234,7 @@ def step() -> None:
     try:
         patchset = PatchSet()
         texts = [REPOSITORY / "patches" / name for name in patchset.patches]
-        key = fingerprint(pristine_key, str(REPOSITORY), *texts, *map(str, new_files()))
+        key = fingerprint(pristine_key, str(REPOSITORY), *texts, *new_files())
         make(build / "tvm", key, lambda tree: fill_patched(tree, pristine, patchset))
     except BrokenPatchSet as error:
         raise StepError(str(error)) from error

@@ -147,7 +147,6 @@ DropletSearchPolicy::DropletSearchPolicy(SearchTask task, Optional<CostModel> pr
   }
 
   node->search_task = std::move(task);
-  node->params = std::move(params);
   node->rand_gen_ = std::mt19937(seed);
   node->verbose = verbose;
   for (const SearchCallback& callback : init_search_callbacks.value_or({})) {

@@ -89,8 +89,6 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   SearchPolicy explore_policy;
   /*! \brief The cost model that learns from the measured neighbors. */
   CostModel program_cost_model;
-  /*! \brief The parameters map for this search policy. */
-  Map<String, ObjectRef> params;
 
   /*! \brief What the policy does at present: "explore", "descend" or "done". */
   String phase = "explore";
