@@ -26,7 +26,7 @@ from machine import detect_target, measure_options, use_all_cores
 from options import parse_search_args
 from report import plot, summary, table
 from search import tune
-from workloads import KERNELS
+from workloads import KERNELS, relative_error
 
 import numpy as np
 import tvm
@@ -76,7 +76,7 @@ def check(name, actual, expected):
     expected : numpy.ndarray
         The output of NumPy.
     """
-    error = float(np.max(np.abs(actual - expected) / np.abs(expected)))
+    error = relative_error(actual, expected)
     if not error < 1e-4:
         sys.exit(f"{name}: the tuned kernel is WRONG, off from NumPy by a factor of {error:.1e}.")
     print(f"{name}: the tuned kernel agrees with NumPy (relative error below {error:.1e})")

@@ -1,0 +1,282 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Test the kernels of the benchmarks, and their contests without building or running candidates."""
+
+import itertools
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+
+import contest
+import contest_report
+import kernels
+import winners
+from workloads import KERNELS, relative_error
+
+import numpy as np
+import tvm
+from tvm import auto_scheduler
+from tvm.auto_scheduler.measure import BuildResult
+
+LLVM = tvm.target.Target("llvm")
+SETTINGS = contest.Settings(explore_trials=6, descend_trials=20, sketch_trials=70)
+
+
+def trial(seconds, latency):
+    return {"seconds": seconds, "latency": latency, "error_no": 0 if latency else 2}
+
+
+def ratio(value):
+    return {"median": value, "p10": value / 2, "p90": value * 2}
+
+
+def make_result(kernel="matmul", seed=0, value=0.5):
+    """The results of a contest in which droplet ends after 100 s."""
+    split = {"search": 1.0, "build": 2.0, "run": 3.0}
+    droplet = [trial(10, None), trial(50, 4e-3), trial(70, 3e-3), trial(100, 1e-3)]
+    sketch = [trial(20, 5e-3), trial(65, 2e-3), trial(200, 1.5e-3)]
+    names = ("droplet", "sketch", "sketch@droplet", "sketch+")
+    return {
+        "kernel": kernel,
+        "description": "",
+        "seed": seed,
+        "settings": asdict(SETTINGS),
+        "machine": {"cpu": "a CPU", "threads": 2, "target": "llvm"},
+        "versions": {"commit": "unknown"},
+        "contenders": {
+            "droplet": {
+                "seconds": 100,
+                "split": {"explore": split, "descend": split},
+                "trials": droplet,
+                "explored": 2,
+            },
+            "sketch": {"seconds": 200, "split": {"all": split}, "trials": sketch},
+            "sketch+": {"seconds": 120, "split": {"all": split}, "trials": []},
+        },
+        "winners": {name: {"latency": 1e-3, "ratio": ratio(value)} for name in names},
+    }
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_reference(name):
+    kernel = KERNELS[name]
+    dag = kernel.task(LLVM).compute_dag
+    arrays = kernel.random_inputs(0)
+    expected = kernel.reference(*arrays)
+    assert [array.shape for array in arrays] == list(kernel.shapes)
+    assert expected.dtype == "float32"
+    buffers = [tvm.nd.array(array) for array in (*arrays, np.full_like(expected, np.nan))]
+    tvm.build(*dag.apply_steps_from_state(dag.get_init_state()), target=LLVM)(*buffers)
+    assert relative_error(buffers[-1].numpy(), expected) < 1e-5
+
+
+def test_relative_error_of_not_a_number_is_not_small():
+    assert not relative_error(np.array([1.0, np.nan]), np.ones(2)) < 1e-4
+
+
+def test_geometric_mean():
+    assert contest_report.geometric_mean([0.5, 2, 8]) == pytest.approx(2)
+    assert contest_report.mean_over_kernels({"a": [1, 4], "b": [8]}) == "4.000"
+    assert contest_report.mean_over_kernels({}) == "-"
+
+
+def test_best_so_far():
+    trials = [trial(1, None), trial(2, 5.0), trial(2, 3.0), trial(4, 4.0), trial(5, None)]
+    seconds, best = contest_report.best_so_far(trials)
+    assert list(seconds) == [1, 2, 4, 5]
+    assert list(best) == [np.inf, 3, 3, 3]
+    assert list(contest_report.best_so_far(trials, start=4.0)[1]) == [4, 3, 3, 3]
+
+
+def test_worst_ratio_at_equal_times():
+    droplet = [trial(10, 8.0), trial(30, 2.0)]
+    sketch = [trial(5, 16.0), trial(20, 4.0), trial(50, 1.0)]
+    for begin, end, expected in [
+        (0, 15, np.inf),  # sketch has a candidate before droplet does
+        (10, 19, 0.5),
+        (10, 20, 2.0),
+        (25, 25, 2.0),
+        (30, 49, 0.5),
+        (30, 60, 2.0),  # droplet keeps its last value
+        (60, 59, None),
+        (0, 4, None),
+    ]:
+        assert contest_report.worst_ratio(droplet, sketch, begin, end) == expected
+
+
+def test_equal_times_count_from_a_minute_on():
+    # 4/5 before the minute, 4/2 at 65 s, 3/2 at 70 s, 1/2 at last.
+    assert contest_report.equal_time_ratios(make_result()) == [2.0, 2.0]
+    result = make_result()
+    result["contenders"]["droplet"]["seconds"] = 59
+    assert contest_report.equal_time_ratios(result)[0] is None
+
+
+def test_ratios_are_of_the_same_round():
+    samples = {"droplet": [[1.0, 2.0], [4.0, 8.0]], "sketch": [[2.0, 4.0], [8.0, 16.0]]}
+    records = {"droplet": "1", "sketch@droplet": None, "sketch": "2"}
+    summary = winners.summarize(samples, records)
+    assert summary["droplet"]["ratio"] == {"median": 1, "p10": 1, "p90": 1}
+    assert summary["sketch"]["ratio"] == {"median": 0.5, "p10": 0.5, "p90": 0.5}
+    assert summary["sketch"]["latency"] == 6
+    assert summary["sketch@droplet"] is None
+
+
+def test_report(tmp_path, capsys):
+    results = [make_result(), make_result("softmax", 0, 0.25), make_result("softmax", 1, 1.0)]
+    results[0]["winners"]["sketch@droplet"] = None
+    for result in results:
+        path = tmp_path / f"{result['kernel']}-seed{result['seed']}.json"
+        path.write_text(json.dumps(result))
+    contest_report.write(tmp_path)
+    text = (tmp_path / "table.md").read_text()
+    assert text in capsys.readouterr().out + "\n"
+    mean = next(line for line in text.splitlines() if "geometric mean" in line)
+    assert [cell.strip() for cell in mean.split("|")[-4:-1]] == ["0.500"] * 3
+    assert "0.250 / 0.625 / 1.000" in text
+    assert "logged latencies, not re-measured" in text
+    assert "1 + 0" in text  # failed candidates of droplet
+    for name in ("curves.png", "ratios.png"):
+        assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_report_needs_results(tmp_path):
+    with pytest.raises(SystemExit, match="does not hold the results of any contest"):
+        contest_report.write(tmp_path)
+    (tmp_path / "matmul-seed0.json").write_text("{")
+    with pytest.raises(SystemExit, match=r"matmul-seed0\.json does not hold"):
+        contest_report.write(tmp_path)
+
+
+def parse(folder, *words):
+    trials = itertools.chain(
+        *((f"--{key.replace('_', '-')}", str(value)) for key, value in asdict(SETTINGS).items())
+    )
+    return kernels.parse_args(["--output", str(folder), *trials, *words])
+
+
+def test_finished_contests_are_skipped(tmp_path, capsys):
+    (tmp_path / "matmul-seed1.json").write_text(json.dumps(make_result(seed=1)))
+    args = parse(tmp_path, "--kernels", "matmul", "relu", "--seeds", "0", "1")
+    assert [contest[:2] for contest in kernels.contests_to_hold(args)] == [
+        ("matmul", 0),
+        ("relu", 0),
+        ("relu", 1),
+    ]
+    assert "matmul, seed 1: finished already" in capsys.readouterr().out
+
+
+def test_contests_with_other_settings_are_refused(tmp_path):
+    (tmp_path / "matmul-seed0.json").write_text(json.dumps(make_result()))
+    args = parse(tmp_path, "--sketch-trials", "71", "--kernels", "matmul")
+    with pytest.raises(SystemExit, match=r"matmul-seed0\.json was made with .* not with .*71"):
+        kernels.contests_to_hold(args)
+
+
+def test_options(tmp_path):
+    args = kernels.parse_args(["--output", str(tmp_path)])
+    assert args.settings == contest.Settings(64, 64, 512)
+    assert len(args.kernels) == 8
+    args = kernels.parse_args(["--output", str(tmp_path), "--quick", "--sketch-trials", "7"])
+    assert args.settings == contest.Settings(16, 16, 7)
+    assert args.kernels == ["matmul", "softmax"]
+
+
+@pytest.fixture
+def measuring():
+    """Candidates are neither built nor run: a latency follows from the text of the program, and
+    each seventh fails."""
+    originals = {path: tvm.get_global_func(path) for path in contest.MEASURING.values()}
+    counter = itertools.count(1)
+
+    def build(inputs, *_):
+        return [BuildResult("", [], 0, "", 0.0) for _ in inputs]
+
+    def run(inputs, *_):
+        return [run_one(measured) for measured in inputs]
+
+    def run_one(measured):
+        if next(counter) % 7 == 0:
+            return auto_scheduler.MeasureResult([1e10], 4, "no", 0.0, 0.0)
+        text = str(measured.state)
+        return auto_scheduler.MeasureResult([1e-3 + 1e-6 * (sum(text.encode()) % 997)], 0, "", 0, 0)
+
+    for path, function in zip(originals, (build, run)):
+        tvm.register_func(path, function, override=True)
+    yield
+    for path, function in originals.items():
+        tvm.register_func(path, function, override=True)
+
+
+def test_contest(measuring, tmp_path, monkeypatch):
+    for name, value in (("evolutionary_search_population", 64), ("sample_init_min_population", 8)):
+        monkeypatch.setitem(auto_scheduler.SketchPolicy.DEFAULT_PARAMS, name, value)
+    asked = {}
+
+    def measure_again(kernel, target, seed, records):
+        asked.update(records)
+        return {name: [[1.0]] for name in records}
+
+    monkeypatch.setattr(winners, "measure_again", measure_again)
+    monkeypatch.setattr(kernels, "detect_target", lambda: LLVM)
+    args = parse(tmp_path, "--kernels", "matmul")
+    kernels.hold(kernels.contests_to_hold(args), args)
+
+    result = json.loads((tmp_path / "matmul-seed0.json").read_text())
+    assert result["settings"] == asdict(SETTINGS)
+    droplet, sketch, continued = (
+        result["contenders"][name] for name in ("droplet", "sketch", "sketch+")
+    )
+    assert len(sketch["trials"]) == 70
+    assert droplet["explored"] == 6
+    num_descended = len(droplet["trials"]) - 6
+    assert 0 < num_descended <= 20
+    assert len(continued["trials"]) == num_descended
+    assert set(droplet["split"]) == {"explore", "descend"}
+    assert continued["start"] == droplet["trials"][5]["seconds"]
+    for contender in (droplet, sketch, continued):
+        times = [trial["seconds"] for trial in contender["trials"]]
+        assert times == sorted(times)
+        spent = sum(sum(phase.values()) for phase in contender["split"].values())
+        assert contender["seconds"] == pytest.approx(contender["start"] + spent)
+    failed = [trial for trial in sketch["trials"] if trial["latency"] is None]
+    assert failed
+    assert all(trial["error_no"] == 4 for trial in failed)
+
+    logs = {
+        name: (tmp_path / "records" / f"matmul-seed0-{name}.json").read_text().splitlines()
+        for name in ("droplet", "sketch", "sketch+", "explored")
+    }
+    assert logs["explored"] == logs["droplet"][:6]
+    assert len(logs["sketch+"]) == num_descended
+    for name, known in [
+        ("droplet", logs["droplet"]),
+        ("sketch", logs["sketch"]),
+        ("sketch+", logs["explored"] + logs["sketch+"]),
+    ]:
+        assert cost_of(asked[name]) == min(map(cost_of, known))
+        assert asked[name] in known
+    assert kernels.contests_to_hold(args) == []
+
+
+def cost_of(record):
+    return json.loads(record)["r"][0][0]
