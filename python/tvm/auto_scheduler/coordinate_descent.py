@@ -52,7 +52,10 @@ class CoordinateDescent(Object):
         Relative gain that a point must show where a measurement gives one sample only. The point
         and the best one are then measured a second time before it is accepted.
     seed : int = 0
-        Seeds the order in which directions are tried first.
+        Seeds the order in which directions are tried while nothing tells them apart.
+    prior : Optional[Callable[[List[List[int]]], List[float]]]
+        Guesses for each of several points how its cost compares with that of others: the logarithm
+        of the cost, up to a factor and a summand. Infinite for a point that cannot be measured.
 
     Raises
     ------
@@ -64,8 +67,9 @@ class CoordinateDescent(Object):
     M. Canesche, V. Rosario, E. Borin, F. Quintao Pereira. "The Droplet Search Algorithm for Kernel
     Scheduling." (ACM TACO 2024), Section 3.
 
-    R. Hooke, T. A. Jeeves. "Direct Search Solution of Numerical and Statistical Problems."
-    (Journal of the ACM 8(2), 1961).
+    N. Srinivas, A. Krause, S. M. Kakade, M. Seeger. "Gaussian Process Optimization in the Bandit
+    Setting: No Regret and Experimental Design." (ICML 2010), for the confidence bound that orders
+    what is tried.
     """
 
     def __init__(
@@ -78,6 +82,7 @@ class CoordinateDescent(Object):
         p_value=0.05,
         margin=0.01,
         seed=0,
+        prior=None,
     ):
         self.__init_handle_by_constructor__(
             _ffi_api.CoordinateDescent,
@@ -89,6 +94,7 @@ class CoordinateDescent(Object):
             p_value,
             margin,
             seed,
+            None if prior is None else lambda points: _call_prior(prior, points),
         )
 
     def ask(self, batch_size):
@@ -137,7 +143,7 @@ class CoordinateDescent(Object):
     @property
     def converged(self):
         """bool: Whether nothing is left to try: no step within the radius leads from the best point
-        to a better one, and neither do the few pairs of unit steps that promised most."""
+        to a better one, and neither do the few combinations of unit steps that promised most."""
         return bool(_ffi_api.CoordinateDescentConverged(self))
 
     @property
@@ -149,3 +155,7 @@ class CoordinateDescent(Object):
     def best_cost(self):
         """float: The mean cost of the best point."""
         return _ffi_api.CoordinateDescentBestCost(self)
+
+
+def _call_prior(prior, points):
+    return [float(guess) for guess in prior([[int(value) for value in p] for p in points])]

@@ -27,6 +27,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <iterator>
 #include <limits>
 #include <numeric>
 #include <random>
@@ -34,12 +35,19 @@
 #include <stdexcept>
 #include <string>
 
+#include "gaussian_process.h"
 #include "welch_t_test.h"
 
 namespace tvm {
 namespace auto_scheduler {
 
 namespace {
+
+/*! \brief Once all neighbors of a point are tried, it is a minimum after this many combinations. */
+constexpr size_t kMaxCombinations = 16;
+
+/*! \brief The number of combinations that the prior is asked about. */
+constexpr size_t kMaxCandidates = 64;
 
 Point Moved(Point point, const Direction& direction, int steps = 1) {
   constexpr int64_t kMin = std::numeric_limits<int>::min();
@@ -51,15 +59,16 @@ Point Moved(Point point, const Direction& direction, int steps = 1) {
   return point;
 }
 
-/*! \brief What leads from one point to another. */
-Direction Difference(const Point& from, const Point& to) {
-  Direction difference;
+int64_t Distance(const Point& from, const Point& to) {
+  int64_t distance = 0;
   for (size_t i = 0; i < to.size(); ++i) {
-    if (to[i] != from[i]) {
-      difference.emplace_back(i, to[i] - from[i]);
-    }
+    distance += std::abs(static_cast<int64_t>(to[i]) - from[i]);
   }
-  return difference;
+  return distance;
+}
+
+double Average(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 std::string ToString(double value) {
@@ -142,7 +151,8 @@ class CoordinateDescent::Batch {
     }
   }
 
-  bool full() const { return points_.size() >= size_; }
+  size_t room() const { return size_ - points_.size(); }
+  bool full() const { return room() == 0; }
   bool empty() const { return points_.empty(); }
   const std::vector<std::pair<Point, Point>>& points() const { return points_; }
 
@@ -153,17 +163,134 @@ class CoordinateDescent::Batch {
   std::vector<std::pair<Point, Point>> points_;
 };
 
-double CoordinateDescent::Trial::Mean() const {
-  return std::accumulate(costs.begin(), costs.end(), 0.0) / static_cast<double>(costs.size());
-}
+class CoordinateDescent::Belief {
+ public:
+  /*!
+   * \brief Learn from the outcomes told so far.
+   * \param descent The descent.
+   * \param base The point whose surroundings matter.
+   */
+  Belief(const CoordinateDescent& descent, const Point& base) : descent_(descent) {
+    CollectOutcomes(base);
+    if (IsTrained()) {
+      by_outcomes_.emplace(points_, log_costs_);
+      LearnFromPrior();
+    }
+  }
+
+  /*! \brief Whether there are enough outcomes to tell points apart. */
+  bool IsTrained() const { return points_.size() >= 3; }
+
+  /*! \brief The points with the lowest bounds of the cost, best first. */
+  std::vector<Point> MostPromising(const std::vector<Point>& points, size_t number) const {
+    const std::vector<double> guesses = descent_.Guesses(points);
+    std::vector<double> bounds = guesses;
+    if (IsTrained()) {
+      for (size_t i = 0; i < points.size(); ++i) {
+        bounds[i] = slope_ * guesses[i] + Bound(by_prior_ ? *by_prior_ : *by_outcomes_, points[i]);
+      }
+    }
+    return Lowest(points, bounds, number);
+  }
+
+  /*! \brief The same without the prior. */
+  std::vector<Point> MostPromisingByOutcomes(const std::vector<Point>& points,
+                                             size_t number) const {
+    std::vector<double> bounds;
+    for (const Point& point : points) {
+      bounds.push_back(Bound(*by_outcomes_, point));
+    }
+    return Lowest(points, bounds, number);
+  }
+
+ private:
+  /*! \brief Take the outcomes that are nearest to a point. */
+  void CollectOutcomes(const Point& base) {
+    // The time to learn grows with the cube of the number.
+    constexpr size_t kMaxOutcomes = 160;
+    std::vector<std::pair<int64_t, const Point*>> nearest;
+    for (const auto& [point, trial] : descent_.trials_) {
+      if (!trial.failed() && trial.Mean() > 0) {
+        nearest.emplace_back(Distance(base, point), &point);
+      }
+    }
+    std::stable_sort(nearest.begin(), nearest.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    nearest.resize(std::min(nearest.size(), kMaxOutcomes));
+    for (const auto& entry : nearest) {
+      points_.push_back(*entry.second);
+      log_costs_.push_back(std::log(descent_.trials_.at(*entry.second).Mean()));
+    }
+  }
+
+  /*! \brief Fit how the outcomes follow the prior, then the rest of them as a process. */
+  void LearnFromPrior() {
+    const std::vector<double> guesses = descent_.Guesses(points_);
+    if (!descent_.prior_ || !std::all_of(guesses.begin(), guesses.end(),
+                                         [](double guess) { return std::isfinite(guess); })) {
+      return;
+    }
+    // Ridge regression towards a cautious slope, which a few outcomes outweigh.
+    constexpr double kSlope = 0.3;
+    constexpr double kWeight = 1.0;
+    const double mean_guess = Average(guesses);
+    const double mean_log_cost = Average(log_costs_);
+    double products = kWeight * kSlope;
+    double squares = kWeight;
+    for (size_t i = 0; i < points_.size(); ++i) {
+      products += (guesses[i] - mean_guess) * (log_costs_[i] - mean_log_cost);
+      squares += (guesses[i] - mean_guess) * (guesses[i] - mean_guess);
+    }
+    slope_ = std::max(products / squares, 0.0);
+    std::vector<double> rest;
+    for (size_t i = 0; i < points_.size(); ++i) {
+      rest.push_back(log_costs_[i] - slope_ * guesses[i]);
+    }
+    by_prior_.emplace(points_, rest);
+  }
+
+  /*! \brief How low the cost may well be. */
+  static double Bound(const GaussianProcess& process, const Point& point) {
+    constexpr double kOptimism = 0.5;
+    const GaussianProcess::Prediction prediction = process.Predict(point);
+    return prediction.mean - kOptimism * prediction.deviation;
+  }
+
+  static std::vector<Point> Lowest(const std::vector<Point>& points,
+                                   const std::vector<double>& bounds, size_t number) {
+    std::vector<size_t> order;
+    for (size_t i = 0; i < points.size(); ++i) {
+      if (std::isfinite(bounds[i])) {
+        order.push_back(i);
+      }
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return bounds[a] < bounds[b]; });
+    std::vector<Point> lowest;
+    for (size_t i = 0; i < std::min(order.size(), number); ++i) {
+      lowest.push_back(points[order[i]]);
+    }
+    return lowest;
+  }
+
+  const CoordinateDescent& descent_;
+  std::vector<Point> points_;
+  std::vector<double> log_costs_;
+  std::optional<GaussianProcess> by_outcomes_;
+  /*! \brief What the outcomes are beyond what the prior guesses. */
+  std::optional<GaussianProcess> by_prior_;
+  double slope_ = 0;
+};
+
+double CoordinateDescent::Trial::Mean() const { return Average(costs); }
 
 CoordinateDescent::CoordinateDescent(CoordinateSpace space, Point start,
                                      const std::vector<double>& costs,
-                                     CoordinateDescentOptions options, uint32_t seed)
+                                     CoordinateDescentOptions options, uint32_t seed, Prior prior)
     : space_(std::move(space)),
       options_(options),
       best_(std::move(start)),
-      gradient_(space_.upper.size(), 0.0) {
+      prior_(std::move(prior)) {
   Validate(space_);
   Validate(options_);
   Require(space_.Contains(best_), "The start must lie between 0 and " + ToString(space_.upper) +
@@ -220,6 +347,27 @@ bool CoordinateDescent::Converged() const {
 
 double CoordinateDescent::best_cost() const { return trials_.at(best_).Mean(); }
 
+std::vector<double> CoordinateDescent::Guesses(const std::vector<Point>& points) const {
+  if (!prior_) {
+    return std::vector<double>(points.size(), 0);
+  }
+  std::vector<Point> unknown;
+  std::copy_if(points.begin(), points.end(), std::back_inserter(unknown),
+               [this](const Point& point) { return !guesses_.count(point); });
+  const std::vector<double> answers = unknown.empty() ? std::vector<double>() : prior_(unknown);
+  Require(answers.size() == unknown.size(),
+          "The prior must give one number for each of " + std::to_string(unknown.size()) +
+              " points, but it gave " + std::to_string(answers.size()));
+  for (size_t i = 0; i < unknown.size(); ++i) {
+    guesses_[unknown[i]] = answers[i];
+  }
+  std::vector<double> guesses;
+  for (const Point& point : points) {
+    guesses.push_back(guesses_.at(point));
+  }
+  return guesses;
+}
+
 bool CoordinateDescent::IsBetter(const Trial& challenger, const Trial& incumbent) const {
   if (challenger.failed() || challenger.Mean() >= incumbent.Mean()) {
     return false;
@@ -268,37 +416,6 @@ void CoordinateDescent::Record(const Point& point, const std::vector<double>& co
   } else if (!trial.failed()) {
     trial.costs.insert(trial.costs.end(), costs.begin(), costs.end());
   }
-  LearnGradient(point);
-}
-
-void CoordinateDescent::LearnGradient(const Point& point) {
-  const Trial& trial = trials_.at(point);
-  const Trial& from = trials_.at(trial.from);
-  const Direction step = Difference(trial.from, point);
-  if (step.empty() || trial.failed() || from.failed()) {
-    return;
-  }
-  // Normalized least mean squares (Widrow and Hoff, 1960). A small rate, since a coordinate takes
-  // part in several steps and the cost is far from linear in any of them.
-  constexpr double kRate = 0.25;
-  const double error = std::log(trial.Mean() / from.Mean()) - PredictedSlope(step);
-  if (!std::isfinite(error)) {
-    return;  // Costs that are not positive have no ratio to learn from.
-  }
-  const double squared_length = std::accumulate(
-      step.begin(), step.end(), 0.0, [](double sum, const std::pair<int, int>& change) {
-        return sum + static_cast<double>(change.second) * change.second;
-      });
-  for (const auto& [coordinate, delta] : step) {
-    gradient_[coordinate] += kRate * error * delta / squared_length;
-  }
-}
-
-double CoordinateDescent::PredictedSlope(const Direction& direction) const {
-  return std::accumulate(direction.begin(), direction.end(), 0.0,
-                         [this](double sum, const std::pair<int, int>& change) {
-                           return sum + gradient_[change.first] * change.second;
-                         });
 }
 
 void CoordinateDescent::Plan(Batch* batch) const {
@@ -309,18 +426,24 @@ void CoordinateDescent::Plan(Batch* batch) const {
   if (challenger) {
     PlanConfirmation(*challenger, batch);
   }
+  if (batch->full()) {
+    return;
+  }
   // Most challengers are confirmed, so there is no use in waiting before going on from there.
   const Point& base = challenger ? *challenger : best_;
-  // Twice as far along the line that led here.
-  AddAlongLine(base, 2, batch);
-  PlanNeighbors(base, batch);
-  if (!batch->empty()) {
-    AddAlongLine(base, 4, batch);
-    AddAlongLine(base, 1, batch);
-    PlanPairs(base, batch);
-  } else if (pending_.empty()) {
-    // No step helps, but coordinates that must move together may be all that is in the way.
-    PlanPairs(base, batch);
+  const Belief belief(*this, base);
+  // Half of the batch is for steps that were not tried yet, however much combinations promise: not
+  // to get lost in what is known already.
+  std::vector<Point> candidates = UntriedNeighbors(base);
+  for (const Point& point : belief.MostPromising(candidates, (batch->room() + 1) / 2)) {
+    batch->Add(point, base);
+  }
+  if (!candidates.empty() || NumCombinationsTried(base) < kMaxCombinations) {
+    const std::vector<Point> combinations = Combinations(base, belief);
+    candidates.insert(candidates.end(), combinations.begin(), combinations.end());
+  }
+  for (const Point& point : belief.MostPromising(candidates, candidates.size())) {
+    batch->Add(point, base);
   }
 }
 
@@ -337,76 +460,87 @@ void CoordinateDescent::PlanConfirmation(const Point& point, Batch* batch) const
   }
 }
 
-void CoordinateDescent::AddAlongLine(const Point& base, int stretch, Batch* batch) const {
-  Direction step = Difference(trials_.at(base).from, base);
-  if (step.empty()) {
-    return;
-  }
-  // Near the border of the space, go as far as it allows in the shortest steps along the line.
-  int length = 0;
-  for (const auto& [coordinate, delta] : step) {
-    length = std::gcd(length, delta);
-  }
-  int64_t steps = static_cast<int64_t>(length) * stretch;
-  for (auto& [coordinate, delta] : step) {
-    delta /= length;
-    const int room = delta > 0 ? space_.upper[coordinate] - base[coordinate] : base[coordinate];
-    steps = std::min<int64_t>(steps, room / std::abs(delta));
-  }
-  if (steps > 0) {
-    batch->Add(Moved(base, step, static_cast<int>(steps)), base);
-  }
+bool CoordinateDescent::IsUntried(const Point& point) const {
+  return space_.Contains(point) && !Told(point) && !pending_.count(point);
 }
 
-void CoordinateDescent::PlanNeighbors(const Point& base, Batch* batch) const {
-  std::vector<std::pair<double, const Direction*>> order;
-  for (const Direction& direction : space_.directions) {
-    order.emplace_back(PredictedSlope(direction), &direction);
-  }
-  std::sort(order.begin(), order.end());
-  for (int steps = 1; steps <= options_.radius && !batch->full(); ++steps) {
-    for (const auto& entry : order) {
-      batch->Add(Moved(base, *entry.second, steps), base);
-    }
-  }
-}
-
-void CoordinateDescent::PlanPairs(const Point& base, Batch* batch) const {
-  // Pairs of more than this many of the best unit steps are not worth the room.
-  constexpr size_t kMaxSteps = 16;
-  if (batch->full() || base != best_) {
-    return;
-  }
-  const double base_cost = best_cost();
-  std::set<Point> reached = {base};
-  std::vector<std::pair<double, const Direction*>> steps;
-  for (const Direction& direction : space_.directions) {
-    auto neighbor = trials_.find(Moved(base, direction));
-    reached.insert(Moved(base, direction));
-    if (neighbor != trials_.end() && !neighbor->second.failed()) {
-      steps.emplace_back(neighbor->second.Mean() - base_cost, &direction);
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  steps.resize(std::min(steps.size(), kMaxSteps));
-
-  // Rank pairs as if the effects of their steps add up.
-  std::vector<std::pair<double, Point>> pairs;
-  for (size_t i = 0; i < steps.size(); ++i) {
-    for (size_t j = i + 1; j < steps.size(); ++j) {
-      const Point point = Moved(Moved(base, *steps[i].second), *steps[j].second);
-      if (space_.Contains(point) && reached.insert(point).second) {
-        pairs.emplace_back(steps[i].first + steps[j].first, point);
+std::vector<Point> CoordinateDescent::UntriedNeighbors(const Point& base) const {
+  std::vector<Point> neighbors;
+  for (int steps = 1; steps <= options_.radius; ++steps) {
+    for (const Direction& direction : space_.directions) {
+      const Point point = Moved(base, direction, steps);
+      if (IsUntried(point)) {
+        neighbors.push_back(point);
       }
     }
   }
-  // Few, or the rest of the budget would go to the surroundings of one local minimum.
-  constexpr size_t kMaxPairs = 8;
-  std::sort(pairs.begin(), pairs.end());
-  pairs.resize(std::min(pairs.size(), kMaxPairs));
-  for (const auto& pair : pairs) {
-    batch->Add(pair.second, base);
+  const std::vector<double> guesses = Guesses(neighbors);
+  std::vector<Point> possible;
+  for (size_t i = 0; i < neighbors.size(); ++i) {
+    if (std::isfinite(guesses[i])) {
+      possible.push_back(neighbors[i]);
+    }
   }
+  return possible;
+}
+
+size_t CoordinateDescent::NumCombinationsTried(const Point& base) const {
+  std::set<Point> neighbors;
+  for (const Direction& direction : space_.directions) {
+    for (int steps = 1; steps <= options_.radius; ++steps) {
+      neighbors.insert(Moved(base, direction, steps));
+    }
+  }
+  auto is_combination = [&](const Point& point, const Point& from) {
+    return from == base && point != base && !neighbors.count(point);
+  };
+  size_t count = 0;
+  for (const auto& [point, trial] : trials_) {
+    count += is_combination(point, trial.from);
+  }
+  for (const auto& [point, from] : pending_) {
+    count += is_combination(point, from);
+  }
+  return count;
+}
+
+std::vector<Point> CoordinateDescent::Combinations(const Point& base, const Belief& belief) const {
+  if (!belief.IsTrained()) {
+    return {};
+  }
+  // A step that leads to a failure is not worth combining, but what is behind may be reached.
+  std::vector<Direction> steps;
+  std::set<Point> reached = {base};
+  std::vector<Point> ends;
+  std::vector<Point> combinations;
+  for (const Direction& direction : space_.directions) {
+    const Point point = Moved(base, direction);
+    const auto trial = trials_.find(point);
+    if (!space_.Contains(point)) {
+      continue;
+    }
+    if (trial != trials_.end() && trial->second.failed()) {
+      combinations.push_back(Moved(base, direction, 2));
+    } else {
+      steps.push_back(direction);
+      ends.push_back(point);
+    }
+    reached.insert(point);
+  }
+  // More than this many of the best steps are not worth the time that pairs of them take.
+  constexpr size_t kMaxSteps = 24;
+  for (const Point& end : belief.MostPromisingByOutcomes(ends, kMaxSteps)) {
+    for (const Direction& step : steps) {
+      combinations.push_back(Moved(end, step));
+    }
+  }
+  combinations.erase(std::remove_if(combinations.begin(), combinations.end(),
+                                    [&](const Point& point) {
+                                      return !IsUntried(point) || !reached.insert(point).second;
+                                    }),
+                     combinations.end());
+  // The prior may take long.
+  return belief.MostPromisingByOutcomes(combinations, kMaxCandidates);
 }
 
 }  // namespace auto_scheduler

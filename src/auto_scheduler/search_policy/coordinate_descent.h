@@ -22,14 +22,16 @@
  * \brief Coordinate descent over a discrete space with noisy, possibly failing measurements.
  *
  * The engine knows nothing about schedules: whoever uses it asks for points, measures them as it
- * likes and tells the costs. It combines the coordinate descent of Droplet Search with the pattern
- * move of Hooke and Jeeves, which repeats a move that paid with a longer step.
+ * likes and tells the costs. It is the coordinate descent of Droplet Search, which tries the
+ * neighbors of the best point until none is better, with two additions: a Gaussian process learns
+ * from all outcomes which neighbors to try first, and combinations of steps that promise more than
+ * single ones are tried together with those.
  *
  * References:
  * M. Canesche, V. Rosario, E. Borin, F. Quintao Pereira. "The Droplet Search Algorithm for Kernel
  * Scheduling." (ACM TACO 2024), Section 3.
- * R. Hooke, T. A. Jeeves. "Direct Search Solution of Numerical and Statistical Problems."
- * (Journal of the ACM 8(2), 1961).
+ * N. Srinivas, A. Krause, S. M. Kakade, M. Seeger. "Gaussian Process Optimization in the Bandit
+ * Setting: No Regret and Experimental Design." (ICML 2010), for the confidence bound.
  */
 
 #ifndef TVM_AUTO_SCHEDULER_SEARCH_POLICY_COORDINATE_DESCENT_H_
@@ -37,6 +39,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -51,6 +54,12 @@ using Point = std::vector<int>;
 
 /*! \brief A unit step: the coordinates it changes, each with the amount added to it. */
 using Direction = std::vector<std::pair<int, int>>;
+
+/*!
+ * \brief Guesses how the cost of points compares: the logarithm of the cost, up to a factor and a
+ * summand. Infinite for a point that cannot be measured.
+ */
+using Prior = std::function<std::vector<double>(const std::vector<Point>&)>;
 
 /*! \brief The points that can be proposed, and the unit steps that connect them. */
 struct CoordinateSpace {
@@ -77,7 +86,7 @@ struct CoordinateDescentOptions {
  * \brief Walks from a measured point to a local minimum by asking for measurements.
  *
  * Everything the walk decides follows from the trials told so far: the best point, the challenger
- * that seems better and awaits confirmation, and the line along which the last step paid.
+ * that seems better and awaits confirmation, and what the outcomes predict for other points.
  */
 class CoordinateDescent {
  public:
@@ -87,11 +96,13 @@ class CoordinateDescent {
    * \param start The point to start from.
    * \param costs The measured costs of the start, at least one.
    * \param options When a point is better, and how far to look.
-   * \param seed Seeds the order in which directions are tried first.
+   * \param seed Seeds the order in which directions are tried while nothing tells them apart.
+   * \param prior What is known of points before any was measured, if there is something.
    * \throws std::invalid_argument if an argument is out of range.
    */
   CoordinateDescent(CoordinateSpace space, Point start, const std::vector<double>& costs,
-                    CoordinateDescentOptions options = {}, uint32_t seed = 0);
+                    CoordinateDescentOptions options = {}, uint32_t seed = 0,
+                    Prior prior = nullptr);
 
   /*!
    * \brief Propose points to measure. Never proposes a point twice, except once more to confirm a
@@ -115,7 +126,7 @@ class CoordinateDescent {
 
   /*!
    * \brief Whether nothing is left to try: no step within the radius leads from the best point to
-   * a better one, and neither do the few pairs of unit steps that promised most.
+   * a better one, and neither do the few combinations of unit steps that promised most.
    */
   bool Converged() const;
 
@@ -148,19 +159,21 @@ class CoordinateDescent {
 
   /*! \brief Points to propose next, with the points they are reached from. */
   class Batch;
+  /*! \brief What the outcomes told so far and the prior predict. */
+  class Belief;
 
   bool IsBetter(const Trial& challenger, const Trial& incumbent) const;
   std::optional<Point> FindChallenger() const;
   void Record(const Point& point, const std::vector<double>& costs);
-  void LearnGradient(const Point& point);
-  double PredictedSlope(const Direction& direction) const;
 
   bool HasNeighbor(const Point& point) const;
   void Plan(Batch* batch) const;
   void PlanConfirmation(const Point& point, Batch* batch) const;
-  void PlanNeighbors(const Point& base, Batch* batch) const;
-  void PlanPairs(const Point& base, Batch* batch) const;
-  void AddAlongLine(const Point& base, int stretch, Batch* batch) const;
+  bool IsUntried(const Point& point) const;
+  std::vector<double> Guesses(const std::vector<Point>& points) const;
+  std::vector<Point> UntriedNeighbors(const Point& base) const;
+  std::vector<Point> Combinations(const Point& base, const Belief& belief) const;
+  size_t NumCombinationsTried(const Point& base) const;
 
   CoordinateSpace space_;
   CoordinateDescentOptions options_;
@@ -168,8 +181,9 @@ class CoordinateDescent {
   std::map<Point, Trial> trials_;
   /*! \brief The points that were proposed and not told yet, with those they are reached from. */
   std::map<Point, Point> pending_;
-  /*! \brief How the logarithm of the cost seems to change with each coordinate. */
-  std::vector<double> gradient_;
+  Prior prior_;
+  /*! \brief What the prior guessed so far. */
+  mutable std::map<Point, double> guesses_;
 };
 
 }  // namespace auto_scheduler

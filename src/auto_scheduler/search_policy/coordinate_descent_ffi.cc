@@ -107,6 +107,20 @@ std::vector<double> SamplesFromArray(const Array<runtime::Float>& values) {
   return samples;
 }
 
+Prior PriorFromFunction(runtime::PackedFunc function) {
+  if (function == nullptr) {
+    return nullptr;
+  }
+  return [function](const std::vector<Point>& points) {
+    Array<Array<runtime::Int>> arrays;
+    for (const Point& point : points) {
+      arrays.push_back(PointToArray(point));
+    }
+    const Array<runtime::Float> guesses = function(arrays);
+    return SamplesFromArray(guesses);
+  };
+}
+
 /*! \brief Call the engine, so that what it finds wrong with an argument is a ValueError. */
 template <typename F>
 auto WithValueError(F call) -> decltype(call()) {
@@ -123,11 +137,11 @@ auto WithValueError(F call) -> decltype(call()) {
 TVM_REGISTER_GLOBAL("auto_scheduler.CoordinateDescent")
     .set_body_typed([](Array<runtime::Int> upper, Array<Array<Array<runtime::Int>>> directions,
                        Array<runtime::Int> start, Array<runtime::Float> costs, int radius,
-                       double p_value, double margin, int seed) {
+                       double p_value, double margin, int seed, runtime::PackedFunc prior) {
       return WithValueError([&]() {
         return CoordinateDescentRef(std::make_unique<CoordinateDescent>(
             SpaceFromArrays(upper, directions), PointFromArray(start), SamplesFromArray(costs),
-            CoordinateDescentOptions{radius, p_value, margin}, seed));
+            CoordinateDescentOptions{radius, p_value, margin}, seed, PriorFromFunction(prior)));
       });
     });
 
@@ -136,7 +150,7 @@ TVM_REGISTER_GLOBAL("auto_scheduler.CoordinateDescentAsk")
       CHECK_GE(batch_size, 0) << "ValueError: batch_size must be at least 0, but it is "
                               << batch_size;
       Array<Array<runtime::Int>> points;
-      for (const Point& point : descent->engine->Ask(batch_size)) {
+      for (const Point& point : WithValueError([&]() { return descent->engine->Ask(batch_size); })) {
         points.push_back(PointToArray(point));
       }
       return points;
@@ -153,7 +167,9 @@ TVM_REGISTER_GLOBAL("auto_scheduler.CoordinateDescentWithdraw")
     .set_body_typed([](CoordinateDescentRef descent) { descent->engine->Withdraw(); });
 
 TVM_REGISTER_GLOBAL("auto_scheduler.CoordinateDescentConverged")
-    .set_body_typed([](CoordinateDescentRef descent) { return descent->engine->Converged(); });
+    .set_body_typed([](CoordinateDescentRef descent) {
+      return WithValueError([&]() { return descent->engine->Converged(); });
+    });
 
 TVM_REGISTER_GLOBAL("auto_scheduler.CoordinateDescentBest")
     .set_body_typed([](CoordinateDescentRef descent) {

@@ -292,10 +292,12 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Explore(int num_measure
 
 DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure,
                                                                  const ProgramMeasurer& measurer) {
-  // Large batches would be spent on guesses: what a batch tells decides what to try next.
+  // Large batches would be spent on guesses: what a batch tells decides what to try next. Small ones
+  // would be spent on starting the processes that build and run.
+  constexpr int kMinBatchSize = 8;
   constexpr int kMaxBatchSize = 16;
-  const int batch_size =
-      std::min({num_measure, kMaxBatchSize, std::max(1, measurer->builder->n_parallel * 2)});
+  const int batch_size = std::min(
+      num_measure, std::clamp(measurer->builder->n_parallel * 2, kMinBatchSize, kMaxBatchSize));
   Trials trials;
   while (trials.size() == 0 && (descent_ || BeginDescent())) {
     const Point before = descent_->walk.best();
@@ -305,7 +307,8 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure
       continue;
     }
     trials.inputs = batch.inputs;
-    trials.results = measurer->Measure(search_task, GetRef<SearchPolicy>(this), batch.inputs);
+    trials.results = measurer->Measure(search_task, GetRef<SearchPolicy>(this), batch.inputs,
+                                       static_cast<int>(batch.inputs.size()));
     num_descended += trials.size();
     Learn(batch, trials);
     if (descent_->walk.best() != before) {
@@ -333,7 +336,7 @@ bool DropletSearchPolicyNode::BeginDescent() {
     const ScheduleCoordinates coordinates(search_task, start.state, sketch_params_);
     if (start_structures_.insert(coordinates->structure()).second) {
       CoordinateDescent walk(coordinates->space(), coordinates->origin(), start.costs,
-                             descent_options_, rand_gen_());
+                             descent_options_, rand_gen_(), MakePrior(coordinates));
       descent_ = std::make_unique<ScheduleDescent>(
           ScheduleDescent{coordinates, std::move(walk), {{program, coordinates->origin()}}});
       last_move = "";
@@ -343,6 +346,37 @@ bool DropletSearchPolicyNode::BeginDescent() {
     }
   }
   return false;
+}
+
+Prior DropletSearchPolicyNode::MakePrior(const ScheduleCoordinates& coordinates) {
+  if (program_cost_model->IsInstance<RandomModelNode>()) {
+    return nullptr;
+  }
+  return [this, coordinates](const std::vector<Point>& points) {
+    // A program predicted to be this much slower than the best one is hopeless anyway.
+    constexpr float kMinThroughput = 0.01;
+    std::vector<double> guesses(points.size(), std::numeric_limits<double>::infinity());
+    Array<State> states;
+    std::vector<size_t> indices;
+    for (size_t i = 0; i < points.size(); ++i) {
+      const State state = coordinates->StateAt(points[i]);
+      if (state.defined()) {
+        states.push_back(state);
+        indices.push_back(i);
+      }
+    }
+    if (states.empty()) {
+      return guesses;
+    }
+    std::vector<float> throughputs;
+    program_cost_model->Predict(search_task, states, &throughputs);
+    for (size_t i = 0; i < indices.size(); ++i) {
+      if (std::isfinite(throughputs[i])) {  // Otherwise the program cannot be lowered.
+        guesses[indices[i]] = -std::log(std::max(throughputs[i], kMinThroughput));
+      }
+    }
+    return guesses;
+  };
 }
 
 DropletSearchPolicyNode::Batch DropletSearchPolicyNode::ProposeBatch(int size) {

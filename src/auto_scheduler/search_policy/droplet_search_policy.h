@@ -87,7 +87,7 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
  public:
   /*! \brief The policy that explores. */
   SearchPolicy explore_policy;
-  /*! \brief The cost model that learns from the measured neighbors. */
+  /*! \brief The cost model that guides the exploration and tells which neighbors to try first. */
   CostModel program_cost_model;
 
   /*! \brief What the policy does at present: "explore", "descend" or "done". */
@@ -162,6 +162,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief Begin a descent from the best program that is structurally different from the starts
    * so far. \return Whether there is one. */
   bool BeginDescent();
+  /*! \brief How the cost model expects the programs of points to compare. */
+  Prior MakePrior(const ScheduleCoordinates& coordinates);
   Batch ProposeBatch(int size);
   void Propose(const Point& point, Batch* batch);
   void Learn(const Batch& batch, const Trials& trials);

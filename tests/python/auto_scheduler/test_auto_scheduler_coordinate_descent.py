@@ -207,7 +207,7 @@ def test_known_optimum(name, batch_size, repeat):
     descent = Descent(cost, upper, directions, start, repeat=repeat, radius=radius).run(batch_size)
     assert descent.true_cost == cost(*optimum)
     # Nothing near an exhaustive search of the hundreds of points.
-    assert descent.trials <= 100
+    assert descent.trials <= 150
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 16])
@@ -216,7 +216,7 @@ def test_drift_since_the_start(batch_size):
     given = [convex(0, 9, 0) / 3]
     descent = Descent(convex, [9, 9, 9], axes(3), [0, 9, 0], given=given).run(batch_size)
     assert (descent.engine.best, descent.engine.best_cost) == ([7, 2, 5], 1)
-    assert descent.trials <= 100
+    assert descent.trials <= 150
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
@@ -229,165 +229,111 @@ def test_pairs_follow_a_valley(batch_size, repeat):
 
     descent = Descent(valley, [31, 31], axes(2), [0, 0], repeat=repeat).run(batch_size)
     assert descent.engine.best == [20, 20]
-    assert descent.trials <= 100
-
-
-def test_most_promising_pairs_fill_the_batch():
-    """While longer steps are tried, there is room for pairs of the steps that cost least."""
-    cost = {(2, 2): 1.0, (3, 2): 1.1, (2, 3): 1.2, (1, 2): 1.3, (2, 1): 5.0}
-    longer_steps = {(4, 2), (2, 4), (0, 2), (2, 0)}
-    for batch_size, pairs in [(4, set()), (5, {(3, 3)}), (6, {(3, 3), (1, 3)})]:
-        descent = Descent(lambda x, y: cost[x, y], [4, 4], axes(2), [2, 2], radius=2)
-        assert set(descent.ask(5)) == set(cost)
-        for point in list(descent.outstanding):
-            descent.tell(point)
-        assert set(descent.ask(batch_size)) == longer_steps | pairs
+    assert descent.trials <= 150
 
 
 @pytest.mark.parametrize("repeat", [1, 3])
 @pytest.mark.parametrize("batch_size", [1, 3, 16])
-def test_few_pairs_precede_convergence(batch_size, repeat):
-    """No step helps, so the eight pairs that promise most are tried, and nothing helps."""
-    effects = [1.01, 1.02, 1.04, 1.08, 1.16, 1.32]
-    steps = np.eye(6, dtype=int)
-    pairs = sorted(
-        itertools.combinations(range(6), 2), key=lambda pair: math.prod(effects[i] for i in pair)
-    )
+def test_few_combinations_precede_convergence(batch_size, repeat):
+    """No step helps, so some combinations are tried, the most promising ones first."""
+    effects = [1.01, 1.02, 1.04, 1.4, 1.6, 1.8, 2.0]
     descent = Descent(
-        lambda *point: 2.0 if sum(point) > 1 else math.prod(e**x for e, x in zip(effects, point)),
-        [9] * 6,
-        axes(6),
-        [0] * 6,
+        lambda *point: 2.5 if sum(point) > 1 else math.prod(e**x for e, x in zip(effects, point)),
+        [1] * 7,
+        axes(7),
+        [0] * 7,
         repeat=repeat,
     ).run(batch_size)
-    start, *neighbors_and_pairs = descent.samples
-    assert set(neighbors_and_pairs[:6]) == {tuple(step) for step in steps}
-    assert neighbors_and_pairs[6:] == [tuple(steps[i] + steps[j]) for i, j in pairs[:8]]
-    assert tuple(descent.engine.best) == start
-
-
-def test_pairs_wait_for_the_single_steps():
-    descent = Descent(lambda *point: 1 + sum(point), [9] * 3, axes(3), [0] * 3, repeat=2)
-    *told, outstanding = descent.ask(3)
-    for point in told:
-        descent.tell(point)
-    assert descent.ask(4) == []
-    descent.tell(outstanding)
-    assert set(descent.ask(4)) == {(1, 1, 0), (1, 0, 1), (0, 1, 1)}
-
-
-@pytest.mark.parametrize("batch_size", [1, 4])
-@pytest.mark.parametrize("distance", [10, 100, 7654, 9999, 654_321, 10**6, 2**31 - 2])
-def test_line_search_grows(distance, batch_size):
-    """Each line of doubling steps takes log2(distance) trials and leaves at most half the way."""
-    start_cost = 2 * distance
-    descent = Descent(
-        lambda x: start_cost - x if x <= distance else start_cost - 2 * distance + x,
-        [min(2 * distance, 2**31 - 2)],
-        axes(1),
-        [0],
-        repeat=2,
-    ).run(batch_size)
-    assert descent.engine.best == [distance]
-    assert descent.trials <= math.log2(distance) ** 2 + 4
-
-
-def test_line_search_goes_on_along_what_paid():
-    descent = Descent(lambda x, y: 100 - x, [40, 0], axes(2), [0, 0], repeat=2)
-    # Doubling steps, and from 31 on to the border.
-    for x in [1, 3, 7, 15, 31, 40]:
-        assert descent.ask(1) == [(x, 0)]
-        descent.tell((x, 0))
-
-
-@pytest.mark.parametrize("batch_size, points", [(1, [3]), (2, [3, 2]), (8, [3, 2, 5])])
-def test_longer_steps_fill_the_batch(batch_size, points):
-    descent = Descent(lambda x: 100 - x, [40], axes(1), [0], repeat=2)
-    assert descent.ask(8) == [(1,)]
-    descent.tell((1,))
-    # Twice the step and the neighbor, then four times the step if there is room.
-    assert descent.ask(batch_size) == [(x,) for x in points]
-
-
-def test_directions_that_paid_come_first():
-    effects = [0.5, 0.9, 1.2, 1.1]
-    descent = Descent(
-        lambda *point: math.prod(e**x for e, x in zip(effects, point)),
-        [9] * 4,
-        [[(i, 1)] for i in range(4)],
-        [0] * 4,
-        repeat=2,
-    )
-    descent.ask(4)
-    for point in list(descent.outstanding):
-        descent.tell(point)
-    # The line goes on, then come the other directions in the order of their effects.
-    assert descent.ask(4) == [(3, 0, 0, 0), (2, 0, 0, 0), (1, 1, 0, 0), (1, 0, 0, 1)]
-
-
-def tried_next(engine, directions, base):
-    """The directions of the unit steps from the base, in the order they are asked for."""
-    moved = {}
-    for direction in directions:
-        neighbor = list(base)
-        for i, delta in direction:
-            neighbor[i] += delta
-        moved[tuple(neighbor)] = direction
-    return [moved[tuple(point)] for point in engine.ask(100) if tuple(point) in moved]
-
-
-@pytest.mark.parametrize("seed", range(10))
-def test_steep_coordinates_come_first(seed):
-    """A coordinate stepped on one way tells what a step the other way would do."""
-    effects = [1.05**exponent for exponent in (-1, 2, -4, 8, -16, 32)]
-    start = [4] * 6
-    descent = Descent(
-        lambda *point: math.prod(e ** (x - 4) for e, x in zip(effects, point)),
-        [9] * 6,
-        axes(6),
-        start,
-        repeat=2,
-        seed=seed,
-    )
-    slopes = [0.0] * 6  # Nothing is known of the coordinates that were not stepped on.
-    for point in descent.ask(6):
-        descent.tell(point)
-        (i,) = np.flatnonzero(np.subtract(point, start))
-        slopes[i] = math.log(effects[i])
-    order = tried_next(descent.engine, axes(6), descent.engine.best)
-    assert len(order) >= 11  # all but the way back
-    expected = [slopes[i] * delta for ((i, delta),) in order]
-    assert expected == sorted(expected)
+    assert descent.engine.best == [0] * 7
+    combinations = [point for point in descent.samples if sum(point) > 1]
+    assert 16 <= len(combinations) < 16 + 2 * batch_size
+    assert {(1, 1) + (0,) * 5, (1, 0, 1) + (0,) * 4} <= set(combinations)
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("cost", [0.5, 1.5])
-def test_exchanges_tell_about_each_other(cost, seed):
-    """What an exchange does is expected of those that give or take alike."""
-    directions = exchanges(0, 1, 2, 3)
-    engine = CoordinateDescent([9] * 4, directions, [4] * 4, [1.0, 1.0], seed=seed)
-    (point,) = engine.ask(1)
-    engine.tell(point, [cost, cost])
-    step = np.subtract(point, 4)
-    order = tried_next(engine, directions, engine.best)
-    assert len(order) == 11  # all but the way back, or the way tried
-    alike = [sum(step[i] * delta for i, delta in direction) for direction in order]
-    assert alike == sorted(alike, reverse=cost < 1)
-    assert len(set(alike)) >= 4
+def test_steps_that_paid_are_combined(seed):
+    effects = [0.5, 0.6, 2.0, 1.5, 1.8]
+    descent = Descent(
+        lambda *point: math.prod(e**x for e, x in zip(effects, point)),
+        [1] * 5,
+        axes(5),
+        [0] * 5,
+        repeat=2,
+        seed=seed,
+    )
+    for point in descent.ask(5):
+        descent.tell(point)
+    assert descent.ask(1) == [(1, 1, 0, 0, 0)]
 
 
-@pytest.mark.parametrize("start_cost, costs", [(1.0, []), (0.0, [1.0, 1.0]), (-1.0, [1.0, 1.0])])
-def test_no_ratio_of_costs_tells_nothing(start_cost, costs):
-    """As after a failure: the order stays that of the seed."""
-    directions = exchanges(0, 1, 2, 3)
+def test_fewer_trials_than_in_random_order():
+    """What was told orders what is tried."""
+    effects = [1.05**exponent for exponent in (-1, 2, -4, 8, -16, 3, -6, 5)]
 
-    def engine():
-        return CoordinateDescent([9] * 4, directions, [4] * 4, [start_cost] * 2)
+    def trials_until_halved(engine):
+        cost = lambda point: math.prod(e ** (x - 4) for e, x in zip(effects, point))
+        for trials in itertools.count():
+            if engine.best_cost < 0.2:
+                return trials
+            (point,) = engine.ask(1)
+            engine.tell(point, [cost(point)] * 2)
 
-    descent = engine()
-    (first,) = descent.ask(1)
-    descent.tell(first, costs)
-    assert [first, *descent.ask(11)] == engine().ask(12)
+    directions = axes(8)
+    random = np.random.default_rng(0)
+
+    def walk():
+        """Take each step that pays, in a random order."""
+        point, cost = np.full(8, 4), 1.0
+        for trials in itertools.count():
+            if cost < 0.2:
+                return trials
+            ((i, delta),) = directions[random.integers(16)]
+            if 0 <= point[i] + delta <= 9 and effects[i] ** delta < 1:
+                point[i] += delta
+                cost *= effects[i] ** delta
+
+    engines = [CoordinateDescent([9] * 8, directions, [4] * 8, [1.0] * 2, seed=s) for s in range(9)]
+    assert np.median([trials_until_halved(engine) for engine in engines]) < np.median(
+        [walk() for _ in range(99)]
+    )
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_prior_orders_what_was_not_measured(seed):
+    target = np.array([7, 2, 5])
+
+    def prior(points):
+        return [float(np.abs(np.subtract(point, target)).sum()) for point in points]
+
+    engine = CoordinateDescent([9] * 3, axes(3), [4, 4, 4], [1.0] * 2, seed=seed, prior=prior)
+    batch = engine.ask(6)
+    assert sorted(batch[:3]) == [[4, 3, 4], [4, 4, 5], [5, 4, 4]]
+
+
+def test_prior_excludes_points():
+    """What the prior calls impossible is never proposed, and does not keep the descent going."""
+    asked = []
+
+    def prior(points):
+        asked.extend(map(tuple, points))
+        return [math.inf if point[1] > 3 else 0.0 for point in points]
+
+    descent = Descent(
+        lambda x, y: 20 - x - y, [5, 9], axes(2), [0, 0], repeat=2, prior=prior
+    )
+    while batch := descent.ask(4):
+        assert all(y <= 3 for _, y in batch)
+        for point in batch:
+            descent.tell(point)
+    assert descent.engine.converged
+    assert descent.engine.best == [5, 3]
+    assert len(asked) == len(set(asked))  # nothing is asked twice
+
+
+def test_prior_must_answer():
+    engine = CoordinateDescent([9], axes(1), [4], [1.0], prior=lambda points: [0.0])
+    with pytest.raises(ValueError, match="2 points.* gave 1"):
+        engine.ask(4)
 
 
 @pytest.mark.parametrize("again, accepted", [([0.5], True), ([1.6], False), ([], False)])
