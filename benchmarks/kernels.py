@@ -36,6 +36,7 @@ import contest_report
 from contest import Settings, hold_contest
 from machine import detect_target, measure_options, use_all_cores
 from options import at_least, make_folder
+from workers import keep_workers
 from workloads import KERNELS
 
 import numpy as np
@@ -213,6 +214,7 @@ def hold(contests, args):
         "machine": describe_machine(target, num_cores),
         "versions": describe_versions(),
     }
+    keep_workers()
     signal.signal(signal.SIGINT, leave)
     for name, seed, path in contests:
         print(f"\n{name}, seed {seed}: {KERNELS[name].description}")
