@@ -31,19 +31,21 @@ class DropletSearchPolicy(SearchPolicy):
     program that was measured.
 
     It exploits by coordinate descent on the parameters of the program's schedule (split factors and
-    unrolling, on CPU also how many loops are parallel and vectorized, and compute locations). When
-    no parameter can be moved with a gain, it descends again from the best program that is
-    structurally different. When nothing is left to try, the search ends before its trials are
-    used up.
+    unrolling, on CPU also how many loops are parallel and vectorized, and compute locations). What
+    it tries first follows from all measurements of the descent and from the cost model. When no
+    parameter can be moved with a gain, it descends again from the best program that is structurally
+    different. When nothing is left to try, the search ends before its trials are used up.
 
     Parameters
     ----------
     task : SearchTask
         The SearchTask for the computation declaration.
     program_cost_model : Optional[CostModel]
-        The cost model to estimate the complete schedules. It guides the exploration and learns
-        from all programs that are measured. By default the cost model of `explore_policy` if that
-        is a SketchPolicy, otherwise RandomModel().
+        The cost model to estimate the complete schedules. It guides the exploration, helps to order
+        what the descent tries, and learns from all programs that are measured. By default the cost
+        model of `explore_policy` if that is a SketchPolicy, otherwise RandomModel(). XGBModel knows
+        nothing until it has more than `num_warmup_sample` samples: choose fewer than
+        `explore_trials`.
     params : Optional[Dict[str, Any]]
         Parameters of the search policy. See `DEFAULT_PARAMS` below for their default values.
 
@@ -53,6 +55,11 @@ class DropletSearchPolicy(SearchPolicy):
             of them on exploring, unless it finds no valid program. A search in rounds, such as that
             of TaskScheduler, cannot know how many trials will come: choose a number that suits
             them.
+        sample_trials : int
+            How many of the first programs to explore are sampled only, at least 0. After that,
+            SketchPolicy's evolutionary search takes part. It takes most of the time of exploring,
+            and until the cost model has learned something, it moves at random. Set this to 0 if the
+            cost model is trained already. Not accepted together with `explore_policy`.
         num_starts : int
             The number of structurally different programs to descend from, at least 1.
         radius : int
@@ -103,6 +110,7 @@ class DropletSearchPolicy(SearchPolicy):
 
     DEFAULT_PARAMS = {
         "explore_trials": 300,
+        "sample_trials": 64,
         "num_starts": 3,
         "radius": 1,
         "p_value": 0.05,
@@ -122,6 +130,8 @@ class DropletSearchPolicy(SearchPolicy):
         accepted = dict(self.DEFAULT_PARAMS)
         if explore_policy is None:
             accepted.update(SketchPolicy.DEFAULT_PARAMS)
+        else:
+            del accepted["sample_trials"]
         for key, value in (params or {}).items():
             _check_param(key, value, accepted)
 
@@ -141,11 +151,11 @@ def _check_param(key, value, accepted):
     """Raise an error unless the parameter is accepted. Those that are not passed on to SketchPolicy
     have their values checked in C++."""
     if key not in accepted:
-        hint = (
-            ": it is a parameter of SketchPolicy, so give it to the explore_policy itself"
-            if key in SketchPolicy.DEFAULT_PARAMS
-            else f". The parameters are: {', '.join(sorted(accepted))}"
-        )
+        hint = f". The parameters are: {', '.join(sorted(accepted))}"
+        if key in SketchPolicy.DEFAULT_PARAMS:
+            hint = ": it is a parameter of SketchPolicy, so give it to the explore_policy itself"
+        elif key in DropletSearchPolicy.DEFAULT_PARAMS:
+            hint = ": it is about exploring by default, but an explore_policy is given"
         raise ValueError(f'Unknown parameter "{key}" of DropletSearchPolicy{hint}')
     if key in SketchPolicy.DEFAULT_PARAMS:
         expected = type(SketchPolicy.DEFAULT_PARAMS[key])

@@ -99,6 +99,19 @@ double Mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
+/*! \brief Other parameters as long as this object lives. */
+class ParamsChange {
+ public:
+  explicit ParamsChange(Map<String, ObjectRef>* params) : params_(params), original_(*params) {}
+  ~ParamsChange() { *params_ = original_; }
+
+  void Set(const char* key, int value) { params_->Set(key, runtime::Int(value)); }
+
+ private:
+  Map<String, ObjectRef>* params_;
+  const Map<String, ObjectRef> original_;
+};
+
 void CheckExplorePolicy(const SearchPolicy& explore_policy, const SearchTask& task,
                         const Optional<Array<SearchCallback>>& callbacks) {
   const SearchTask& explored = explore_policy->search_task;
@@ -137,6 +150,7 @@ DropletSearchPolicy::DropletSearchPolicy(SearchTask task, Optional<CostModel> pr
   } else {
     node->explore_policy = SketchPolicy(task, program_cost_model.value_or(RandomModel()), params,
                                         seed, verbose, init_search_callbacks);
+    node->sample_trials_ = GetIntParamAtLeast(params, DropletParamKey::sample_trials, 0);
   }
   node->program_cost_model = program_cost_model.value_or(RandomModel());
   if (const auto* sketch_policy = node->explore_policy.as<SketchPolicyNode>()) {
@@ -278,8 +292,12 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Explore(int num_measure
   }
   explore_policy->verbose = verbose;
   Trials trials;
-  std::tie(trials.inputs, trials.results) =
-      explore_policy->ContinueSearchOneRound(num_measure, measurer);
+  if (num_explored < sample_trials_) {
+    trials = Sample(std::min(num_measure, sample_trials_ - num_explored), measurer);
+  } else {
+    std::tie(trials.inputs, trials.results) =
+        explore_policy->ContinueSearchOneRound(num_measure, measurer);
+  }
   bool found_new = false;
   for (int i = 0; i < trials.size(); ++i) {
     const State& state = trials.inputs[i]->state;
@@ -287,6 +305,22 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Explore(int num_measure
   }
   num_explored += trials.size();
   num_fruitless_rounds_ = found_new ? 0 : num_fruitless_rounds_ + 1;
+  return trials;
+}
+
+DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Sample(int num_measure,
+                                                                const ProgramMeasurer& measurer) {
+  auto* sketch_policy = static_cast<SketchPolicyNode*>(explore_policy.operator->());
+  ParamsChange change(&sketch_policy->params);
+  // Some of what is sampled is the same.
+  const int population = std::max(
+      GetIntParam(sketch_policy->params, SketchParamKey::SampleInitPopulation::min_population),
+      num_measure + num_measure / 4);
+  change.Set(SketchParamKey::SampleInitPopulation::min_population, population);
+  change.Set(SketchParamKey::EvolutionarySearch::num_iters, 0);
+  Trials trials;
+  std::tie(trials.inputs, trials.results) =
+      explore_policy->ContinueSearchOneRound(num_measure, measurer);
   return trials;
 }
 

@@ -59,6 +59,9 @@ struct DropletParamKey {
    * preloaded count. In `Search`, at most three quarters of the trials are spent on exploring,
    * unless no valid program is found. */
   static constexpr const char* explore_trials = "explore_trials";
+  /*! \brief The number of programs to explore by sampling alone, before SketchPolicy's evolutionary
+   * search takes part. */
+  static constexpr const char* sample_trials = "sample_trials";
   /*! \brief The number of structurally different programs to descend from, one after another. */
   static constexpr const char* num_starts = "num_starts";
   /*! \brief The longest step along a direction that is tried before a program counts as a
@@ -157,6 +160,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief Whether the next trials belong to the exploring policy. */
   bool ShouldExplore() const;
   Trials Explore(int num_measure, const ProgramMeasurer& measurer);
+  /*! \brief Let the policy's own SketchPolicy measure what it samples, without evolving it. */
+  Trials Sample(int num_measure, const ProgramMeasurer& measurer);
 
   Trials Descend(int num_measure, const ProgramMeasurer& measurer);
   /*! \brief Begin a descent from the best program that is structurally different from the starts
@@ -176,6 +181,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   std::mt19937 rand_gen_;
   CoordinateDescentOptions descent_options_;
   int max_explore_trials_;
+  /*! \brief The number of programs to explore by sampling alone. */
+  int sample_trials_ = 0;
   int max_starts_;
   /*! \brief The parameters of the exploring SketchPolicy, which bound the descents too. */
   Map<String, ObjectRef> sketch_params_;

@@ -469,6 +469,73 @@ def test_cost_model_learns_from_all_programs(measurer):
     assert [json.dumps(steps_of(inp)) for inp, _ in model.updates] == measurer.programs
 
 
+class CountingModel(RecordingModel):
+    """Counts how often it is asked: twice for samples, and once more for each generation."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = 0
+
+    def predict(self, task, states):
+        self.calls += 1
+        return super().predict(task, states)
+
+    def calls_of(self, function, *args):
+        before = self.calls
+        function(*args)
+        return self.calls - before
+
+
+@pytest.mark.parametrize("sample_trials", [0, 4, 8])
+def test_samples_before_it_evolves(measurer, sample_trials):
+    model = CountingModel()
+    params = {"sample_trials": sample_trials, "evolutionary_search_num_iters": 3}
+    policy = make_policy(make_task(), params=params, program_cost_model=model)
+    one_measurer = program_measurer()
+    for begin in (0, 4):
+        calls = model.calls_of(policy.continue_search_one_round, 4, one_measurer)
+        assert calls == (2 if begin < sample_trials else 5)
+        assert policy.num_explored == begin + 4
+
+
+def test_evolves_again_after_sampling_failed(measurer):
+    class FailingModel(CountingModel):
+        def predict(self, task, states):
+            if not self.calls:
+                self.calls += 1
+                raise ValueError("not now")
+            return super().predict(task, states)
+
+    model = FailingModel()
+    params = {"evolutionary_search_num_iters": 3}
+    policy = make_policy(make_task(), params=params, program_cost_model=model)
+    with pytest.raises(Exception, match="not now"):
+        policy.continue_search_one_round(4, program_measurer())
+    explore = policy.explore_policy.continue_search_one_round
+    assert model.calls_of(explore, 4, program_measurer()) == 5
+
+
+def test_cost_model_orders_the_descent(measurer):
+    """The first batch holds the neighbors that the cost model prefers, and none that it calls
+    invalid."""
+
+    class TileModel(RecordingModel):
+        def predict(self, task, states):
+            costs = [tile_cost(auto_scheduler.MeasureInput(task, state)) for state in states]
+            return [float("-inf") if cost > 8e-3 else 1e-3 / cost for cost in costs]
+
+    def first_batch(model):
+        measurer.inputs.clear()
+        task = make_task()
+        policy = make_policy(task, program_cost_model=model)
+        tune(task, policy, 16)
+        return [tile_cost(inp) for inp in measurer.inputs[policy.num_explored :]]
+
+    guided, unguided = first_batch(TileModel()), first_batch(auto_scheduler.RandomModel())
+    assert np.mean(guided) < np.mean(unguided)
+    assert max(guided) <= 8e-3
+
+
 def test_callbacks_and_log(measurer, tmp_path):
     log = str(tmp_path / "log.json")
     calls = []
@@ -564,6 +631,16 @@ def test_rejects_policy_of_another_task():
             make_task(64), explore_policy=auto_scheduler.EmptyPolicy(other), verbose=0
         )
     assert other.workload_key in str(error.value)
+
+
+def test_rejects_sampling_of_an_explore_policy():
+    task = make_task()
+    with pytest.raises(ValueError, match="sample_trials.*explore_policy is given"):
+        auto_scheduler.DropletSearchPolicy(
+            task,
+            params={"sample_trials": 8},
+            explore_policy=auto_scheduler.SketchPolicy(task, verbose=0),
+        )
 
 
 def test_rejects_what_belongs_to_the_explore_policy():
