@@ -84,7 +84,7 @@ def check(name, actual, expected):
 
 def main():
     """Run the demo."""
-    args = parse_search_args(__doc__, "build/demo", trials=112, explore_trials=48)
+    args = parse_search_args(__doc__, "build/demo", trials=96, explore_trials=24)
     sys.stdout.reconfigure(line_buffering=True)
     num_cores = use_all_cores()
     target = detect_target()

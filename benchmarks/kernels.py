@@ -55,8 +55,8 @@ DEFAULT_KERNELS = (
     "softmax",
 )
 QUICK_KERNELS = ("matmul", "softmax")
-DEFAULT_SETTINGS = Settings(explore_trials=64, descend_trials=64, sketch_trials=512)
-QUICK_SETTINGS = Settings(explore_trials=16, descend_trials=16, sketch_trials=64)
+DEFAULT_SETTINGS = Settings(explore_trials=32, descend_trials=96, sketch_trials=512)
+QUICK_SETTINGS = Settings(explore_trials=16, descend_trials=32, sketch_trials=64)
 
 
 def parse_args(arguments=None):

@@ -17,13 +17,13 @@
  * under the License.
  */
 
-#include "../../src/auto_scheduler/search_policy/gaussian_process.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 #include <vector>
+
+#include "../../src/auto_scheduler/search_policy/gaussian_process.h"
 
 namespace tvm {
 namespace auto_scheduler {

@@ -51,7 +51,7 @@ class DropletSearchPolicy(SearchPolicy):
 
         explore_trials : int
             The number of programs to explore before descending, at least 0. Programs that were
-            preloaded count. A search with a given number of trials spends at most three quarters
+            preloaded count. A search with a given number of trials spends at most a quarter
             of them on exploring, unless it finds no valid program. A search in rounds, such as that
             of TaskScheduler, cannot know how many trials will come: choose a number that suits
             them.

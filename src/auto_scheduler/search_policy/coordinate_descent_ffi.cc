@@ -149,8 +149,10 @@ TVM_REGISTER_GLOBAL("auto_scheduler.CoordinateDescentAsk")
     .set_body_typed([](CoordinateDescentRef descent, int batch_size) {
       CHECK_GE(batch_size, 0) << "ValueError: batch_size must be at least 0, but it is "
                               << batch_size;
+      const std::vector<Point> batch =
+          WithValueError([&]() { return descent->engine->Ask(batch_size); });
       Array<Array<runtime::Int>> points;
-      for (const Point& point : WithValueError([&]() { return descent->engine->Ask(batch_size); })) {
+      for (const Point& point : batch) {
         points.push_back(PointToArray(point));
       }
       return points;

@@ -195,7 +195,7 @@ State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping
   }
   const String& workload_key = search_task->workload_key;
   explore_budget_ =
-      std::min<int64_t>(max_explore_trials_, num_explored + num_measure_trials * 3LL / 4);
+      std::min<int64_t>(max_explore_trials_, num_explored + (num_measure_trials + 3LL) / 4);
   // Descend anew from the best programs: what an earlier search measured is not measured again.
   descent_budget_ = num_descents + max_starts_;
   descent_ = nullptr;
@@ -326,8 +326,8 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Sample(int num_measure,
 
 DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure,
                                                                  const ProgramMeasurer& measurer) {
-  // Large batches would be spent on guesses: what a batch tells decides what to try next. Small ones
-  // would be spent on starting the processes that build and run.
+  // Large batches would be spent on guesses: what a batch tells decides what to try next. In small
+  // ones, starting the processes that build and run takes most of the time.
   constexpr int kMinBatchSize = 8;
   constexpr int kMaxBatchSize = 16;
   const int batch_size = std::min(
