@@ -67,10 +67,6 @@ int64_t Distance(const Point& from, const Point& to) {
   return distance;
 }
 
-double Average(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
-
 std::string ToString(double value) {
   std::ostringstream text;
   text << value;
@@ -137,15 +133,8 @@ class CoordinateDescent::Batch {
  public:
   Batch(size_t size, const CoordinateDescent& descent) : size_(size), descent_(descent) {}
 
-  /*! \brief Add a point unless the batch is full or the point is out of bounds or was proposed. */
+  /*! \brief Add a point unless the batch is full or the point waits for its outcome. */
   void Add(const Point& point, const Point& from) {
-    if (descent_.space_.Contains(point) && !descent_.Told(point)) {
-      AddAgain(point, from);
-    }
-  }
-
-  /*! \brief Add a point that may have been measured before. */
-  void AddAgain(const Point& point, const Point& from) {
     if (!full() && !descent_.pending_.count(point) && chosen_.insert(point).second) {
       points_.emplace_back(point, from);
     }
@@ -181,8 +170,8 @@ class CoordinateDescent::Belief {
   /*! \brief Whether there are enough outcomes to tell points apart. */
   bool IsTrained() const { return points_.size() >= 3; }
 
-  /*! \brief The points with the lowest bounds of the cost, best first. */
-  std::vector<Point> MostPromising(const std::vector<Point>& points, size_t number) const {
+  /*! \brief The points that can be measured, those with the lowest bounds of the cost first. */
+  std::vector<Point> Sorted(const std::vector<Point>& points) const {
     const std::vector<double> guesses = descent_.Guesses(points);
     std::vector<double> bounds = guesses;
     if (IsTrained()) {
@@ -190,10 +179,10 @@ class CoordinateDescent::Belief {
         bounds[i] = slope_ * guesses[i] + Bound(by_prior_ ? *by_prior_ : *by_outcomes_, points[i]);
       }
     }
-    return Lowest(points, bounds, number);
+    return Lowest(points, bounds, points.size());
   }
 
-  /*! \brief The same without the prior. */
+  /*! \brief The points with the lowest bounds, as far as the outcomes alone tell. */
   std::vector<Point> MostPromisingByOutcomes(const std::vector<Point>& points,
                                              size_t number) const {
     std::vector<double> bounds;
@@ -233,8 +222,8 @@ class CoordinateDescent::Belief {
     // Ridge regression towards a cautious slope, which a few outcomes outweigh.
     constexpr double kSlope = 0.3;
     constexpr double kWeight = 1.0;
-    const double mean_guess = Average(guesses);
-    const double mean_log_cost = Average(log_costs_);
+    const double mean_guess = Mean(guesses);
+    const double mean_log_cost = Mean(log_costs_);
     double products = kWeight * kSlope;
     double squares = kWeight;
     for (size_t i = 0; i < points_.size(); ++i) {
@@ -282,7 +271,7 @@ class CoordinateDescent::Belief {
   double slope_ = 0;
 };
 
-double CoordinateDescent::Trial::Mean() const { return Average(costs); }
+double CoordinateDescent::Trial::Mean() const { return auto_scheduler::Mean(costs); }
 
 CoordinateDescent::CoordinateDescent(CoordinateSpace space, Point start,
                                      const std::vector<double>& costs,
@@ -432,17 +421,22 @@ void CoordinateDescent::Plan(Batch* batch) const {
   // Most challengers are confirmed, so there is no use in waiting before going on from there.
   const Point& base = challenger ? *challenger : best_;
   const Belief belief(*this, base);
-  // Half of the batch is for steps that were not tried yet, however much combinations promise: not
-  // to get lost in what is known already.
   std::vector<Point> candidates = UntriedNeighbors(base);
-  for (const Point& point : belief.MostPromising(candidates, (batch->room() + 1) / 2)) {
-    batch->Add(point, base);
-  }
+  const std::set<Point> neighbors(candidates.begin(), candidates.end());
   if (!candidates.empty() || NumCombinationsTried(base) < kMaxCombinations) {
     const std::vector<Point> combinations = Combinations(base, belief);
     candidates.insert(candidates.end(), combinations.begin(), combinations.end());
   }
-  for (const Point& point : belief.MostPromising(candidates, candidates.size())) {
+  candidates = belief.Sorted(candidates);
+  // Half of the batch is for steps that were not tried yet, however much combinations promise: not
+  // to get lost in what is known already.
+  const size_t other_half = batch->room() / 2;
+  for (const Point& point : candidates) {
+    if (batch->room() > other_half && neighbors.count(point)) {
+      batch->Add(point, base);
+    }
+  }
+  for (const Point& point : candidates) {
     batch->Add(point, base);
   }
 }
@@ -456,7 +450,7 @@ bool CoordinateDescent::HasNeighbor(const Point& point) const {
 void CoordinateDescent::PlanConfirmation(const Point& point, Batch* batch) const {
   const Trial& trial = trials_.at(point);
   if (!trial.confirmed()) {
-    batch->AddAgain(point, trial.from);
+    batch->Add(point, trial.from);
   }
 }
 
@@ -464,16 +458,21 @@ bool CoordinateDescent::IsUntried(const Point& point) const {
   return space_.Contains(point) && !Told(point) && !pending_.count(point);
 }
 
-std::vector<Point> CoordinateDescent::UntriedNeighbors(const Point& base) const {
+std::vector<Point> CoordinateDescent::Neighbors(const Point& base) const {
   std::vector<Point> neighbors;
   for (int steps = 1; steps <= options_.radius; ++steps) {
     for (const Direction& direction : space_.directions) {
-      const Point point = Moved(base, direction, steps);
-      if (IsUntried(point)) {
-        neighbors.push_back(point);
-      }
+      neighbors.push_back(Moved(base, direction, steps));
     }
   }
+  return neighbors;
+}
+
+std::vector<Point> CoordinateDescent::UntriedNeighbors(const Point& base) const {
+  std::vector<Point> neighbors = Neighbors(base);
+  neighbors.erase(std::remove_if(neighbors.begin(), neighbors.end(),
+                                 [this](const Point& point) { return !IsUntried(point); }),
+                  neighbors.end());
   const std::vector<double> guesses = Guesses(neighbors);
   std::vector<Point> possible;
   for (size_t i = 0; i < neighbors.size(); ++i) {
@@ -485,12 +484,8 @@ std::vector<Point> CoordinateDescent::UntriedNeighbors(const Point& base) const 
 }
 
 size_t CoordinateDescent::NumCombinationsTried(const Point& base) const {
-  std::set<Point> neighbors;
-  for (const Direction& direction : space_.directions) {
-    for (int steps = 1; steps <= options_.radius; ++steps) {
-      neighbors.insert(Moved(base, direction, steps));
-    }
-  }
+  const std::vector<Point> list = Neighbors(base);
+  const std::set<Point> neighbors(list.begin(), list.end());
   auto is_combination = [&](const Point& point, const Point& from) {
     return from == base && point != base && !neighbors.count(point);
   };

@@ -171,6 +171,8 @@ class CoordinateDescent {
   void PlanConfirmation(const Point& point, Batch* batch) const;
   bool IsUntried(const Point& point) const;
   std::vector<double> Guesses(const std::vector<Point>& points) const;
+  /*! \brief The points within the radius, and those that a step leads to beyond the bounds. */
+  std::vector<Point> Neighbors(const Point& base) const;
   std::vector<Point> UntriedNeighbors(const Point& base) const;
   std::vector<Point> Combinations(const Point& base, const Belief& belief) const;
   size_t NumCombinationsTried(const Point& base) const;

@@ -33,12 +33,12 @@
 #include <chrono>
 #include <cmath>
 #include <iomanip>
-#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "sketch_policy.h"
 #include "utils.h"
+#include "welch_t_test.h"
 
 namespace tvm {
 namespace auto_scheduler {
@@ -93,10 +93,6 @@ std::vector<double> GetCosts(const MeasureResult& result) {
     }
   }
   return costs;
-}
-
-double Mean(const std::vector<double>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 /*! \brief Other parameters as long as this object lives. */

@@ -30,6 +30,8 @@
 #include <numeric>
 #include <utility>
 
+#include "welch_t_test.h"
+
 namespace tvm {
 namespace auto_scheduler {
 
@@ -95,7 +97,7 @@ void Factorize(std::vector<std::vector<double>>* matrix) {
 GaussianProcess::GaussianProcess(std::vector<std::vector<int>> points,
                                  const std::vector<double>& values)
     : points_(std::move(points)) {
-  mean_ = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  mean_ = Mean(values);
   std::vector<double> residuals;
   for (double value : values) {
     residuals.push_back(value - mean_);

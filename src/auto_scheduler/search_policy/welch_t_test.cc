@@ -31,6 +31,10 @@
 namespace tvm {
 namespace auto_scheduler {
 
+double Mean(const std::vector<double>& sample) {
+  return std::accumulate(sample.begin(), sample.end(), 0.0) / static_cast<double>(sample.size());
+}
+
 namespace {
 
 struct MeanAndError {
@@ -41,7 +45,7 @@ struct MeanAndError {
 
 MeanAndError Summarize(const std::vector<double>& sample) {
   const double n = static_cast<double>(sample.size());
-  const double mean = std::accumulate(sample.begin(), sample.end(), 0.0) / n;
+  const double mean = Mean(sample);
   double squares = 0;
   for (double value : sample) {
     squares += (value - mean) * (value - mean);

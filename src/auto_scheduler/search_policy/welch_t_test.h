@@ -34,6 +34,9 @@
 namespace tvm {
 namespace auto_scheduler {
 
+/*! \brief The mean of a sample with at least one value. */
+double Mean(const std::vector<double>& sample);
+
 /*!
  * \brief One-sided test of whether the first sample's population has the lower mean.
  * \param lower The sample that is claimed to have the lower mean, at least two values.
