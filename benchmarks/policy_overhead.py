@@ -129,7 +129,8 @@ def time_search(kernel, target, num_cores, args):
     numbers : Dict[str, object]
         The descents' trials, the seconds of each activity and their fraction that is overhead.
     """
-    model = auto_scheduler.XGBModel(seed=args.seed)
+    # Fewer than are explored, so that the model orders the descents.
+    model = auto_scheduler.XGBModel(seed=args.seed, num_warmup_sample=args.explore_trials // 2)
     policy = auto_scheduler.DropletSearchPolicy(
         kernel.task(target),
         model,

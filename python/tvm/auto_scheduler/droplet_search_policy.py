@@ -32,9 +32,11 @@ class DropletSearchPolicy(SearchPolicy):
 
     It exploits by coordinate descent on the parameters of the program's schedule (split factors and
     unrolling, on CPU also how many loops are parallel and vectorized, and compute locations). What
-    it tries first follows from all measurements of the descent and from the cost model. When no
-    parameter can be moved with a gain, it descends again from the best program that is structurally
-    different. When nothing is left to try, the search ends before its trials are used up.
+    it tries first follows from all measurements of the descent and from the cost model. The best
+    programs of different structure are descended from side by side: when the one from the best
+    program promises hardly any further gain, the others have a few trials each, and from then on
+    the most promising one goes on. When nothing is left to try, the search ends before its trials
+    are used up.
 
     Parameters
     ----------

@@ -47,7 +47,7 @@ namespace {
 constexpr size_t kMaxCombinations = 16;
 
 /*! \brief The number of combinations that the prior is asked about. */
-constexpr size_t kMaxCandidates = 32;
+constexpr size_t kMaxCandidates = 16;
 
 Point Moved(Point point, const Direction& direction, int steps = 1) {
   constexpr int64_t kMin = std::numeric_limits<int>::min();

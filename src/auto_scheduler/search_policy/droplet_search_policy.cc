@@ -194,7 +194,7 @@ State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping
       std::min<int64_t>(max_explore_trials_, num_explored + (num_measure_trials + 3LL) / 4);
   // Descend anew from the best programs: what an earlier search measured is not measured again.
   descent_budget_ = num_descents + max_starts_;
-  descent_ = nullptr;
+  descents_.clear();
   start_structures_.clear();
   measurer->Reset();
 
@@ -328,131 +328,90 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure
   constexpr int kMaxBatchSize = 16;
   const int batch_size = std::min(
       num_measure, std::clamp(measurer->builder->n_parallel * 2, kMinBatchSize, kMaxBatchSize));
+  if (descents_.empty()) {
+    BeginDescents();
+  }
   Trials trials;
-  while (trials.size() == 0 && (descent_ || BeginDescent())) {
-    const Point before = descent_->walk.best();
-    const Batch batch = ProposeBatch(batch_size);
-    if (batch.inputs.empty()) {
-      descent_ = nullptr;
+  while (trials.size() == 0 && !descents_.empty()) {
+    const int number = ChooseDescent();
+    ScheduleDescent* descent = descents_.at(number).get();
+    const std::vector<Candidate> candidates =
+        descent->Propose(batch_size, [this](const std::string& program) {
+          const auto known = measured_.find(program);
+          return known == measured_.end() ? nullptr : &known->second.costs;
+        });
+    if (candidates.empty()) {
+      descents_.erase(number);
       continue;
     }
-    trials.inputs = batch.inputs;
-    trials.results = measurer->Measure(search_task, GetRef<SearchPolicy>(this), batch.inputs,
-                                       static_cast<int>(batch.inputs.size()));
-    num_descended += trials.size();
-    Learn(batch, trials);
-    if (descent_->walk.best() != before) {
-      last_move = descent_->coordinates->Describe(before, descent_->walk.best());
+    trials = Measure(candidates, measurer);
+    std::vector<std::vector<double>> costs;
+    for (int i = 0; i < trials.size(); ++i) {
+      Remember(candidates[i].program, candidates[i].state, trials.results[i]);
+      costs.push_back(GetCosts(trials.results[i]));
     }
+    descent->Learn(candidates, costs);
+    num_descended += trials.size();
+    last_move = descent->last_move();
     unlearned_.Append(trials);
-    PrintProgress(measurer);
+    PrintProgress(number);
   }
   return trials;
 }
 
-bool DropletSearchPolicyNode::BeginDescent() {
-  if (num_descents >= descent_budget_) {
-    return false;
-  }
-  std::vector<std::pair<double, std::string>> candidates;
+void DropletSearchPolicyNode::BeginDescents() {
+  std::vector<std::pair<double, std::string>> programs;
   for (const auto& [program, measured] : measured_) {
     if (!measured.costs.empty()) {
-      candidates.emplace_back(Mean(measured.costs), program);
+      programs.emplace_back(Mean(measured.costs), program);
     }
   }
-  std::sort(candidates.begin(), candidates.end());
-  for (const auto& [cost, program] : candidates) {
-    const Measured& start = measured_.at(program);
-    const ScheduleCoordinates coordinates(search_task, start.state, sketch_params_);
-    if (start_structures_.insert(coordinates->structure()).second) {
-      CoordinateDescent walk(coordinates->space(), coordinates->origin(), start.costs,
-                             descent_options_, rand_gen_(), MakePrior(coordinates));
-      descent_ = std::make_unique<ScheduleDescent>(
-          ScheduleDescent{coordinates, std::move(walk), {{program, coordinates->origin()}}});
-      last_move = "";
-      ++num_descents;
-      PrintTitle("Descend", verbose);
-      return true;
-    }
-  }
-  return false;
-}
-
-Prior DropletSearchPolicyNode::MakePrior(const ScheduleCoordinates& coordinates) {
-  if (program_cost_model->IsInstance<RandomModelNode>()) {
-    return nullptr;
-  }
-  return [this, coordinates](const std::vector<Point>& points) {
-    // A program predicted to be this much slower than the best one is hopeless anyway.
-    constexpr float kMinThroughput = 0.01;
-    std::vector<double> guesses(points.size(), std::numeric_limits<double>::infinity());
-    Array<State> states;
-    std::vector<size_t> indices;
-    for (size_t i = 0; i < points.size(); ++i) {
-      const State state = coordinates->StateAt(points[i]);
-      if (state.defined()) {
-        states.push_back(state);
-        indices.push_back(i);
-      }
-    }
-    if (states.empty()) {
-      return guesses;
-    }
-    std::vector<float> throughputs;
-    program_cost_model->Predict(search_task, states, &throughputs);
-    for (size_t i = 0; i < indices.size(); ++i) {
-      if (std::isfinite(throughputs[i])) {  // Otherwise the program cannot be lowered.
-        guesses[indices[i]] = -std::log(std::max(throughputs[i], kMinThroughput));
-      }
-    }
-    return guesses;
-  };
-}
-
-DropletSearchPolicyNode::Batch DropletSearchPolicyNode::ProposeBatch(int size) {
-  // If measuring the last batch was interrupted, its points are still to be decided.
-  descent_->walk.Withdraw();
-  Batch batch;
-  while (static_cast<int>(batch.inputs.size()) < size) {
-    const std::vector<Point> points = descent_->walk.Ask(size - batch.inputs.size());
-    if (points.empty()) {
+  std::sort(programs.begin(), programs.end());
+  for (const auto& [cost, program] : programs) {
+    if (num_descents >= descent_budget_) {
       break;
     }
-    for (const Point& point : points) {
-      Propose(point, &batch);
+    const Measured& measured = measured_.at(program);
+    const ScheduleCoordinates coordinates(search_task, measured.state, sketch_params_);
+    if (start_structures_.insert(coordinates->structure()).second) {
+      ++num_descents;
+      descents_[num_descents] = std::make_unique<ScheduleDescent>(
+          search_task, program_cost_model, DescentStart{coordinates, program, measured.costs},
+          descent_options_, rand_gen_());
     }
   }
-  return batch;
+  if (!descents_.empty()) {
+    PrintTitle("Descend", verbose);
+  }
 }
 
-void DropletSearchPolicyNode::Propose(const Point& point, Batch* batch) {
-  CoordinateDescent& walk = descent_->walk;
-  const State state = descent_->coordinates->StateAt(point);
-  if (!state.defined()) {
-    walk.Tell(point, {});
-    return;
+int DropletSearchPolicyNode::ChooseDescent() const {
+  // A descent that promises less than this does not keep others waiting.
+  constexpr double kMinGain = 0.02;
+  int unjudged = 0;
+  int best = 0;
+  double outlook = std::numeric_limits<double>::infinity();
+  for (const auto& [number, descent] : descents_) {
+    if (!descent->IsJudged()) {
+      unjudged = unjudged ? unjudged : number;
+    } else if (!best || descent->Outlook() < outlook) {
+      best = number;
+      outlook = descent->Outlook();
+    }
   }
-  const std::string program = state.ToStr();
-  if (descent_->points.emplace(program, point).first->second != point) {
-    walk.Tell(point, {});
-    return;
-  }
-  auto known = measured_.find(program);
-  const bool to_confirm = walk.Told(point);
-  if (known != measured_.end() && !to_confirm) {
-    walk.Tell(point, known->second.costs);
-    return;
-  }
-  batch->inputs.push_back(MeasureInput(search_task, state));
-  batch->programs.push_back(program);
-  batch->points.push_back(point);
+  const bool is_worthwhile = outlook < best_cost_ * (1 - kMinGain);
+  return best && (is_worthwhile || !unjudged) ? best : unjudged;
 }
 
-void DropletSearchPolicyNode::Learn(const Batch& batch, const Trials& trials) {
-  for (int i = 0; i < trials.size(); ++i) {
-    Remember(batch.programs[i], trials.inputs[i]->state, trials.results[i]);
-    descent_->walk.Tell(batch.points[i], GetCosts(trials.results[i]));
+DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Measure(
+    const std::vector<Candidate>& candidates, const ProgramMeasurer& measurer) {
+  Trials trials;
+  for (const Candidate& candidate : candidates) {
+    trials.inputs.push_back(MeasureInput(search_task, candidate.state));
   }
+  trials.results = measurer->Measure(search_task, GetRef<SearchPolicy>(this), trials.inputs,
+                                     static_cast<int>(trials.inputs.size()));
+  return trials;
 }
 
 bool DropletSearchPolicyNode::Remember(const std::string& program, const State& state,
@@ -479,8 +438,8 @@ void DropletSearchPolicyNode::UpdateCostModel() {
   PrintTimeElapsed(t_begin, "training", verbose);
 }
 
-void DropletSearchPolicyNode::PrintProgress(const ProgramMeasurer& measurer) const {
-  StdCout(verbose) << "Descent " << num_descents << "\t#Trials: " << num_descended << std::fixed
+void DropletSearchPolicyNode::PrintProgress(int descent) const {
+  StdCout(verbose) << "Descent " << descent << "\t#Trials: " << num_descended << std::fixed
                    << std::setprecision(4) << "\tBest: " << best_cost_ * 1e3 << " ms"
                    << "\tLast move: " << (last_move.empty() ? "none" : last_move) << std::endl;
 }

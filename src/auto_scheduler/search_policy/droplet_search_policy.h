@@ -36,6 +36,7 @@
 #include <tvm/auto_scheduler/search_policy.h>
 
 #include <limits>
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -45,7 +46,7 @@
 #include <vector>
 
 #include "coordinate_descent.h"
-#include "schedule_coordinates.h"
+#include "schedule_descent.h"
 
 namespace tvm {
 namespace auto_scheduler {
@@ -62,7 +63,7 @@ struct DropletParamKey {
   /*! \brief The number of programs to explore by sampling alone, before SketchPolicy's evolutionary
    * search takes part. */
   static constexpr const char* sample_trials = "sample_trials";
-  /*! \brief The number of structurally different programs to descend from, one after another. */
+  /*! \brief The number of structurally different programs to descend from, side by side. */
   static constexpr const char* num_starts = "num_starts";
   /*! \brief The longest step along a direction that is tried before a program counts as a
    * minimum. */
@@ -72,15 +73,6 @@ struct DropletParamKey {
   static constexpr const char* p_value = "p_value";
   /*! \brief The relative gain in latency that counts, where the runner gives one sample. */
   static constexpr const char* margin = "margin";
-};
-
-/*! \brief A descent from one program: the coordinates of its schedule and the walk along them. */
-struct ScheduleDescent {
-  ScheduleCoordinates coordinates;
-  CoordinateDescent walk;
-  /*! \brief The point of each program that the walk came across. Other points that give the same
-   * program are walls: comparing a program with itself would tell luck only. */
-  std::unordered_map<std::string, Point> points;
 };
 
 /*!
@@ -101,7 +93,7 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   int num_descended = 0;
   /*! \brief The number of descents begun. */
   int num_descents = 0;
-  /*! \brief The last move of the present descent that paid, in words. */
+  /*! \brief The last move that paid of the descent that went on last, in words. */
   String last_move;
 
   void VisitAttrs(AttrVisitor* v) {
@@ -142,13 +134,6 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
     std::vector<double> costs;
   };
 
-  /*! \brief Programs to measure, each with its point. */
-  struct Batch {
-    Array<MeasureInput> inputs;
-    std::vector<std::string> programs;
-    std::vector<Point> points;
-  };
-
   /*! \brief Remember the outcomes that a log has of this task, every sample of them: more than
    * PreloadMeasuredStates leaves in the base class, and enough not to measure anything again. */
   void RememberRecords(const String& log_file);
@@ -164,19 +149,19 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   Trials Sample(int num_measure, const ProgramMeasurer& measurer);
 
   Trials Descend(int num_measure, const ProgramMeasurer& measurer);
-  /*! \brief Begin a descent from the best program that is structurally different from the starts
-   * so far. \return Whether there is one. */
-  bool BeginDescent();
-  /*! \brief How the cost model expects the programs of points to compare. */
-  Prior MakePrior(const ScheduleCoordinates& coordinates);
-  Batch ProposeBatch(int size);
-  void Propose(const Point& point, Batch* batch);
-  void Learn(const Batch& batch, const Trials& trials);
+  /*! \brief Begin descents from the best programs whose structures differ from one another and
+   * from those of the starts so far. */
+  void BeginDescents();
+  /*! \brief The number of the descent to go on with: of those in progress, the one that promises
+   * the lowest latency, unless it promises hardly any gain while another one cannot be judged yet.
+   */
+  int ChooseDescent() const;
+  Trials Measure(const std::vector<Candidate>& candidates, const ProgramMeasurer& measurer);
 
   /*! \brief Remember the outcome of a trial. \return Whether the program was not known before. */
   bool Remember(const std::string& program, const State& state, const MeasureResult& result);
   void UpdateCostModel();
-  void PrintProgress(const ProgramMeasurer& measurer) const;
+  void PrintProgress(int descent) const;
 
   std::mt19937 rand_gen_;
   CoordinateDescentOptions descent_options_;
@@ -199,8 +184,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   std::unordered_map<std::string, Measured> measured_;
   State best_state_;
   double best_cost_ = std::numeric_limits<double>::infinity();
-  /*! \brief The descent in progress. */
-  std::unique_ptr<ScheduleDescent> descent_;
+  /*! \brief The descents in progress, by their number, which counts from 1. */
+  std::map<int, std::unique_ptr<ScheduleDescent>> descents_;
   /*! \brief The structures of the programs that a descent began at. */
   std::unordered_set<std::string> start_structures_;
   /*! \brief Trials of the descents that the cost model has not learned from yet. */

@@ -1,0 +1,139 @@
+/*
+ * Licensed to the Apache Software Foundation (ASF) under one
+ * or more contributor license agreements.  See the NOTICE file
+ * distributed with this work for additional information
+ * regarding copyright ownership.  The ASF licenses this file
+ * to you under the Apache License, Version 2.0 (the
+ * "License"); you may not use this file except in compliance
+ * with the License.  You may obtain a copy of the License at
+ *
+ *   http://www.apache.org/licenses/LICENSE-2.0
+ *
+ * Unless required by applicable law or agreed to in writing,
+ * software distributed under the License is distributed on an
+ * "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+ * KIND, either express or implied.  See the License for the
+ * specific language governing permissions and limitations
+ * under the License.
+ */
+
+/*!
+ * \file auto_scheduler/search_policy/schedule_descent.cc
+ * \brief A coordinate descent from one program along the coordinates of its schedule.
+ */
+
+#include "schedule_descent.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "welch_t_test.h"
+
+namespace tvm {
+namespace auto_scheduler {
+
+ScheduleDescent::ScheduleDescent(SearchTask task, CostModel cost_model, DescentStart start,
+                                 CoordinateDescentOptions options, uint32_t seed)
+    : task_(std::move(task)),
+      cost_model_(std::move(cost_model)),
+      coordinates_(std::move(start.coordinates)),
+      points_({{std::move(start.program), coordinates_->origin()}}),
+      walk_(
+          coordinates_->space(), coordinates_->origin(), start.costs, options, seed,
+          cost_model_->IsInstance<RandomModelNode>()
+              ? Prior()
+              : [this](const std::vector<Point>& points) { return PredictLogCosts(points); }),
+      lowest_costs_({Mean(start.costs)}),
+      last_best_(coordinates_->origin()) {}
+
+std::vector<Candidate> ScheduleDescent::Propose(size_t size, const KnownCosts& known) {
+  // If measuring the last candidates was interrupted, they are still to be decided.
+  walk_.Withdraw();
+  std::vector<Candidate> candidates;
+  while (candidates.size() < size) {
+    const std::vector<Point> points = walk_.Ask(size - candidates.size());
+    if (points.empty()) {
+      break;
+    }
+    for (const Point& point : points) {
+      const State& state = StateAt(point);
+      if (!state.defined()) {
+        walk_.Tell(point, {});
+        continue;
+      }
+      const std::string program = state.ToStr();
+      const std::vector<double>* costs = known(program);
+      const bool to_confirm = walk_.Told(point);
+      if (costs && !to_confirm) {
+        walk_.Tell(point, *costs);
+      } else {
+        candidates.push_back({point, state, program});
+      }
+    }
+  }
+  return candidates;
+}
+
+void ScheduleDescent::Learn(const std::vector<Candidate>& candidates,
+                            const std::vector<std::vector<double>>& costs) {
+  double lowest = lowest_costs_.back();
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    walk_.Tell(candidates[i].point, costs[i]);
+    if (!costs[i].empty()) {
+      lowest = std::min(lowest, Mean(costs[i]));
+    }
+  }
+  lowest_costs_.push_back(lowest);
+  if (walk_.best() != last_best_) {
+    last_move_ = coordinates_->Describe(last_best_, walk_.best());
+    last_best_ = walk_.best();
+  }
+}
+
+double ScheduleDescent::Outlook() const {
+  const double lowest = lowest_costs_.back();
+  const size_t now = lowest_costs_.size() - 1;
+  return lowest * (lowest / lowest_costs_[now - std::min(now, kTrend)]);
+}
+
+const State& ScheduleDescent::StateAt(const Point& point) {
+  auto [position, is_new] = states_.emplace(point, State());
+  if (is_new) {
+    const State state = coordinates_->StateAt(point);
+    if (state.defined() && points_.emplace(state.ToStr(), point).first->second == point) {
+      position->second = state;
+    }
+  }
+  return position->second;
+}
+
+std::vector<double> ScheduleDescent::PredictLogCosts(const std::vector<Point>& points) {
+  // A program predicted to be this much slower than the best one is hopeless anyway.
+  constexpr float kMinThroughput = 0.01;
+  std::vector<double> log_costs(points.size(), std::numeric_limits<double>::infinity());
+  Array<State> states;
+  std::vector<size_t> indices;
+  for (size_t i = 0; i < points.size(); ++i) {
+    const State& state = StateAt(points[i]);
+    if (state.defined()) {
+      states.push_back(state);
+      indices.push_back(i);
+    }
+  }
+  if (states.empty()) {
+    return log_costs;
+  }
+  std::vector<float> throughputs;
+  cost_model_->Predict(task_, states, &throughputs);
+  for (size_t i = 0; i < indices.size(); ++i) {
+    if (std::isfinite(throughputs[i])) {  // Otherwise the program cannot be lowered.
+      log_costs[indices[i]] = -std::log(std::max(throughputs[i], kMinThroughput));
+    }
+  }
+  return log_costs;
+}
+
+}  // namespace auto_scheduler
+}  // namespace tvm
