@@ -32,11 +32,10 @@ class DropletSearchPolicy(SearchPolicy):
 
     It exploits by coordinate descent on the parameters of the program's schedule (split factors and
     unrolling, on CPU also how many loops are parallel and vectorized, and compute locations). What
-    it tries first follows from all measurements of the descent and from the cost model. The best
-    programs of different structure are descended from side by side: when the one from the best
-    program promises hardly any further gain, the others have a few trials each, and from then on
-    the most promising one goes on. When nothing is left to try, the search ends before its trials
-    are used up.
+    it tries first follows from all measurements of the descent and from the cost model. Where a
+    descent ends depends little on how fast its start is, so it descends from several programs: each
+    has a few trials, then the one that came lowest goes on until no parameter can be moved with a
+    gain. When nothing is left to try, the search ends before its trials are used up.
 
     Parameters
     ----------
@@ -63,7 +62,8 @@ class DropletSearchPolicy(SearchPolicy):
             and until the cost model has learned something, it moves at random. Set this to 0 if the
             cost model is trained already. Not accepted together with `explore_policy`.
         num_starts : int
-            The number of structurally different programs to descend from, at least 1.
+            The number of programs to descend from, at least 1. They are the best ones, at most two
+            of the same structure.
         radius : int
             The longest step along a direction that is tried before a program counts as a minimum,
             at least 1. The pairs of steps that promise most are tried too. One step moves one prime
@@ -113,7 +113,7 @@ class DropletSearchPolicy(SearchPolicy):
     DEFAULT_PARAMS = {
         "explore_trials": 300,
         "sample_trials": 64,
-        "num_starts": 3,
+        "num_starts": 4,
         "radius": 1,
         "p_value": 0.05,
         "margin": 0.01,
@@ -147,6 +147,38 @@ class DropletSearchPolicy(SearchPolicy):
             verbose,
             init_search_callbacks,
         )
+
+
+def droplet_params_of_tasks(params, num_tasks, num_measure_trials=None, load_model_file=None):
+    """The parameters of policies whose tasks share their trials and a cost model.
+
+    Parameters
+    ----------
+    params : Optional[Dict[str, Any]]
+        The parameters that are given. They come before all others.
+    num_tasks : int
+        The number of tasks.
+    num_measure_trials : Optional[int]
+        The number of trials of all tasks together. A quarter of what a task gets on average is
+        for exploring.
+    load_model_file : Optional[str]
+        The file that the cost model was loaded from. A trained model is worth an evolutionary
+        search from the first trial on.
+
+    Returns
+    -------
+    params : Dict[str, Any]
+        The parameters.
+    """
+    shared = {}
+    if num_measure_trials is not None:
+        quarter = max(1, num_measure_trials // num_tasks // 4)
+        shared["explore_trials"] = min(
+            DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], quarter
+        )
+    if load_model_file is not None:
+        shared["sample_trials"] = 0
+    return {**shared, **(params or {})}
 
 
 def _check_param(key, value, accepted):

@@ -137,7 +137,6 @@ DropletSearchPolicy::DropletSearchPolicy(SearchTask task, Optional<CostModel> pr
   node->descent_options_.p_value = GetFractionParam(params, DropletParamKey::p_value, false);
   node->descent_options_.margin = GetFractionParam(params, DropletParamKey::margin, true);
   node->explore_budget_ = node->max_explore_trials_;
-  node->descent_budget_ = node->max_starts_;
 
   if (explore_policy) {
     CheckExplorePolicy(explore_policy.value(), task, init_search_callbacks);
@@ -193,9 +192,7 @@ State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping
   explore_budget_ =
       std::min<int64_t>(max_explore_trials_, num_explored + (num_measure_trials + 3LL) / 4);
   // Descend anew from the best programs: what an earlier search measured is not measured again.
-  descent_budget_ = num_descents + max_starts_;
   descents_.clear();
-  start_structures_.clear();
   measurer->Reset();
 
   int ct = 0;
@@ -332,16 +329,17 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure
     BeginDescents();
   }
   Trials trials;
-  while (trials.size() == 0 && !descents_.empty()) {
-    const int number = ChooseDescent();
-    ScheduleDescent* descent = descents_.at(number).get();
+  while (trials.size() == 0) {
+    ScheduleDescent* descent = ChooseDescent();
+    if (!descent) {
+      break;
+    }
     const std::vector<Candidate> candidates =
         descent->Propose(batch_size, [this](const std::string& program) {
           const auto known = measured_.find(program);
           return known == measured_.end() ? nullptr : &known->second.costs;
         });
     if (candidates.empty()) {
-      descents_.erase(number);
       continue;
     }
     trials = Measure(candidates, measurer);
@@ -354,12 +352,14 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure
     num_descended += trials.size();
     last_move = descent->last_move();
     unlearned_.Append(trials);
-    PrintProgress(number);
+    PrintProgress(descent);
   }
   return trials;
 }
 
 void DropletSearchPolicyNode::BeginDescents() {
+  // Programs of one structure often lead to the same minimum.
+  constexpr int kMaxStartsOfStructure = 2;
   std::vector<std::pair<double, std::string>> programs;
   for (const auto& [program, measured] : measured_) {
     if (!measured.costs.empty()) {
@@ -367,40 +367,39 @@ void DropletSearchPolicyNode::BeginDescents() {
     }
   }
   std::sort(programs.begin(), programs.end());
+  std::unordered_map<std::string, int> num_starts;
   for (const auto& [cost, program] : programs) {
-    if (num_descents >= descent_budget_) {
+    if (static_cast<int>(descents_.size()) == max_starts_) {
       break;
     }
-    const Measured& measured = measured_.at(program);
-    const ScheduleCoordinates coordinates(search_task, measured.state, sketch_params_);
-    if (start_structures_.insert(coordinates->structure()).second) {
-      ++num_descents;
-      descents_[num_descents] = std::make_unique<ScheduleDescent>(
-          search_task, program_cost_model, DescentStart{coordinates, program, measured.costs},
-          descent_options_, rand_gen_());
+    const Measured& start = measured_.at(program);
+    const ScheduleCoordinates coordinates(search_task, start.state, sketch_params_);
+    if (num_starts[coordinates->structure()]++ < kMaxStartsOfStructure) {
+      descents_.push_back(std::make_unique<ScheduleDescent>(
+          search_task, program_cost_model, DescentStart{coordinates, program, start.costs},
+          descent_options_, rand_gen_()));
     }
   }
+  num_descents += descents_.size();
   if (!descents_.empty()) {
     PrintTitle("Descend", verbose);
   }
 }
 
-int DropletSearchPolicyNode::ChooseDescent() const {
-  // A descent that promises less than this does not keep others waiting.
-  constexpr double kMinGain = 0.02;
-  int unjudged = 0;
-  int best = 0;
-  double outlook = std::numeric_limits<double>::infinity();
-  for (const auto& [number, descent] : descents_) {
-    if (!descent->IsJudged()) {
-      unjudged = unjudged ? unjudged : number;
-    } else if (!best || descent->Outlook() < outlook) {
-      best = number;
-      outlook = descent->Outlook();
+ScheduleDescent* DropletSearchPolicyNode::ChooseDescent() const {
+  ScheduleDescent* best = nullptr;
+  for (const auto& descent : descents_) {
+    if (descent->HasConverged()) {
+      continue;
+    }
+    if (!descent->HasBegun()) {
+      return descent.get();
+    }
+    if (!best || descent->lowest_cost() < best->lowest_cost()) {
+      best = descent.get();
     }
   }
-  const bool is_worthwhile = outlook < best_cost_ * (1 - kMinGain);
-  return best && (is_worthwhile || !unjudged) ? best : unjudged;
+  return best;
 }
 
 DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Measure(
@@ -438,9 +437,12 @@ void DropletSearchPolicyNode::UpdateCostModel() {
   PrintTimeElapsed(t_begin, "training", verbose);
 }
 
-void DropletSearchPolicyNode::PrintProgress(int descent) const {
-  StdCout(verbose) << "Descent " << descent << "\t#Trials: " << num_descended << std::fixed
-                   << std::setprecision(4) << "\tBest: " << best_cost_ * 1e3 << " ms"
+void DropletSearchPolicyNode::PrintProgress(const ScheduleDescent* descent) const {
+  const auto position = std::find_if(descents_.begin(), descents_.end(),
+                                     [&](const auto& other) { return other.get() == descent; });
+  StdCout(verbose) << "Descent " << position - descents_.begin() + 1
+                   << "\t#Trials: " << num_descended << std::fixed << std::setprecision(4)
+                   << "\tBest: " << best_cost_ * 1e3 << " ms"
                    << "\tLast move: " << (last_move.empty() ? "none" : last_move) << std::endl;
 }
 

@@ -36,12 +36,10 @@
 #include <tvm/auto_scheduler/search_policy.h>
 
 #include <limits>
-#include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -63,7 +61,7 @@ struct DropletParamKey {
   /*! \brief The number of programs to explore by sampling alone, before SketchPolicy's evolutionary
    * search takes part. */
   static constexpr const char* sample_trials = "sample_trials";
-  /*! \brief The number of structurally different programs to descend from, side by side. */
+  /*! \brief The number of programs to descend from, side by side. */
   static constexpr const char* num_starts = "num_starts";
   /*! \brief The longest step along a direction that is tried before a program counts as a
    * minimum. */
@@ -149,19 +147,17 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   Trials Sample(int num_measure, const ProgramMeasurer& measurer);
 
   Trials Descend(int num_measure, const ProgramMeasurer& measurer);
-  /*! \brief Begin descents from the best programs whose structures differ from one another and
-   * from those of the starts so far. */
+  /*! \brief Begin descents from the best programs, few of which share a structure. */
   void BeginDescents();
-  /*! \brief The number of the descent to go on with: of those in progress, the one that promises
-   * the lowest latency, unless it promises hardly any gain while another one cannot be judged yet.
-   */
-  int ChooseDescent() const;
+  /*! \brief The descent to go on with: one that has not begun, otherwise that with the best
+   * program. Null if all have converged. */
+  ScheduleDescent* ChooseDescent() const;
   Trials Measure(const std::vector<Candidate>& candidates, const ProgramMeasurer& measurer);
 
   /*! \brief Remember the outcome of a trial. \return Whether the program was not known before. */
   bool Remember(const std::string& program, const State& state, const MeasureResult& result);
   void UpdateCostModel();
-  void PrintProgress(int descent) const;
+  void PrintProgress(const ScheduleDescent* descent) const;
 
   std::mt19937 rand_gen_;
   CoordinateDescentOptions descent_options_;
@@ -172,10 +168,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief The parameters of the exploring SketchPolicy, which bound the descents too. */
   Map<String, ObjectRef> sketch_params_;
 
-  /*! \brief The numbers of programs explored and of descents at which the current search stops
-   * exploring and beginning descents. */
+  /*! \brief The number of programs explored at which the current search stops exploring. */
   int explore_budget_;
-  int descent_budget_;
   /*! \brief The number of successive rounds in which the exploring policy found nothing new, and
    * how many of them are taken before it counts as having nothing left. */
   int num_fruitless_rounds_ = 0;
@@ -184,10 +178,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   std::unordered_map<std::string, Measured> measured_;
   State best_state_;
   double best_cost_ = std::numeric_limits<double>::infinity();
-  /*! \brief The descents in progress, by their number, which counts from 1. */
-  std::map<int, std::unique_ptr<ScheduleDescent>> descents_;
-  /*! \brief The structures of the programs that a descent began at. */
-  std::unordered_set<std::string> start_structures_;
+  /*! \brief The descents of the current search. */
+  std::vector<std::unique_ptr<ScheduleDescent>> descents_;
   /*! \brief Trials of the descents that the cost model has not learned from yet. */
   Trials unlearned_;
 

@@ -45,7 +45,7 @@ ScheduleDescent::ScheduleDescent(SearchTask task, CostModel cost_model, DescentS
           cost_model_->IsInstance<RandomModelNode>()
               ? Prior()
               : [this](const std::vector<Point>& points) { return PredictLogCosts(points); }),
-      lowest_costs_({Mean(start.costs)}),
+      lowest_cost_(Mean(start.costs)),
       last_best_(coordinates_->origin()) {}
 
 std::vector<Candidate> ScheduleDescent::Propose(size_t size, const KnownCosts& known) {
@@ -73,29 +73,23 @@ std::vector<Candidate> ScheduleDescent::Propose(size_t size, const KnownCosts& k
       }
     }
   }
+  has_converged_ = candidates.empty();
   return candidates;
 }
 
 void ScheduleDescent::Learn(const std::vector<Candidate>& candidates,
                             const std::vector<std::vector<double>>& costs) {
-  double lowest = lowest_costs_.back();
+  has_begun_ = true;
   for (size_t i = 0; i < candidates.size(); ++i) {
     walk_.Tell(candidates[i].point, costs[i]);
     if (!costs[i].empty()) {
-      lowest = std::min(lowest, Mean(costs[i]));
+      lowest_cost_ = std::min(lowest_cost_, Mean(costs[i]));
     }
   }
-  lowest_costs_.push_back(lowest);
   if (walk_.best() != last_best_) {
     last_move_ = coordinates_->Describe(last_best_, walk_.best());
     last_best_ = walk_.best();
   }
-}
-
-double ScheduleDescent::Outlook() const {
-  const double lowest = lowest_costs_.back();
-  const size_t now = lowest_costs_.size() - 1;
-  return lowest * (lowest / lowest_costs_[now - std::min(now, kTrend)]);
 }
 
 const State& ScheduleDescent::StateAt(const Point& point) {

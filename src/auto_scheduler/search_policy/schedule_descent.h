@@ -100,19 +100,19 @@ class ScheduleDescent {
   void Learn(const std::vector<Candidate>& candidates,
              const std::vector<std::vector<double>>& costs);
 
-  /*! \brief Whether enough outcomes are known to compare the descent with others. */
-  bool IsJudged() const { return lowest_costs_.size() > kTrend; }
+  /*! \brief Whether something was learned. */
+  bool HasBegun() const { return has_begun_; }
 
-  /*! \brief The lowest latency in seconds once it falls again as it did lately. */
-  double Outlook() const;
+  /*! \brief Whether nothing is left to propose. */
+  bool HasConverged() const { return has_converged_; }
+
+  /*! \brief The lowest latency of any trial, that of the start included, in seconds. */
+  double lowest_cost() const { return lowest_cost_; }
 
   /*! \brief The last move that paid, in words. Empty if there was none. */
   const std::string& last_move() const { return last_move_; }
 
  private:
-  /*! \brief The number of the last outcomes of `Learn` that make a trend. */
-  static constexpr size_t kTrend = 2;
-
   const State& StateAt(const Point& point);
   std::vector<double> PredictLogCosts(const std::vector<Point>& points);
 
@@ -124,8 +124,9 @@ class ScheduleDescent {
   /*! \brief The point of each program. */
   std::unordered_map<std::string, Point> points_;
   CoordinateDescent walk_;
-  /*! \brief The lowest latency of any trial: at the start, and after each `Learn`. */
-  std::vector<double> lowest_costs_;
+  double lowest_cost_;
+  bool has_begun_ = false;
+  bool has_converged_ = false;
   /*! \brief The best point when the last move was described. */
   Point last_best_;
   std::string last_move_;
