@@ -1,0 +1,199 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Test DropletSearchPolicy as TaskScheduler takes it by name."""
+
+import numpy as np
+import pytest
+
+import tvm
+import tvm.testing
+from tvm import auto_scheduler
+from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback, make_search_policies
+from tvm.meta_schedule.testing import te_workload
+
+from test_auto_scheduler_droplet_common import (
+    FAST_SKETCH_PARAMS,
+    fake_measuring,
+    make_task,
+    tile_cost,
+)
+
+
+@pytest.fixture
+def measurer():
+    with fake_measuring() as fake:
+        yield fake
+
+
+def options(num_trials, log=None, **kwargs):
+    return auto_scheduler.TuningOptions(
+        num_measure_trials=num_trials,
+        builder=auto_scheduler.LocalBuilder(n_parallel=2),
+        measure_callbacks=[auto_scheduler.RecordToFile(str(log))] if log else [],
+        **{"verbose": 0, **kwargs},
+    )
+
+
+def tune(scheduler, num_trials, search_policy="droplet.random", log=None, **kwargs):
+    params = {**FAST_SKETCH_PARAMS, **kwargs.pop("params", {})}
+    tune_options = options(num_trials, log, **kwargs.pop("options", {}))
+    scheduler.tune(tune_options, search_policy, search_policy_params=params, **kwargs)
+    return scheduler.search_policies
+
+
+@pytest.mark.parametrize("name", ["droplet.random", "droplet.xgb"])
+def test_by_name(measurer, name):
+    tasks = [make_task(64), make_task(32)]
+    scheduler = auto_scheduler.TaskScheduler(tasks, callbacks=[])
+    policies = tune(scheduler, 80, name)
+    assert len(measurer.inputs) == scheduler.ct == 80
+    assert [policy.search_task.workload_key for policy in policies] == [
+        task.workload_key for task in tasks
+    ]
+    # A quarter of the 40 trials that a task gets on average explores, the rest descends.
+    assert [policy.num_explored for policy in policies] == [10, 10]
+    assert sum(policy.num_descended for policy in policies) == 60
+    for policy, cost in zip(policies, scheduler.best_costs):
+        key = policy.search_task.workload_key
+        costs = [tile_cost(i) for i in measurer.inputs if i.task.workload_key == key]
+        assert cost == pytest.approx(min(costs))
+        assert cost < min(costs[:10])
+
+
+def test_given_params_come_first(measurer):
+    scheduler = auto_scheduler.TaskScheduler([make_task()], callbacks=[])
+    (policy,) = tune(scheduler, 40, params={"explore_trials": 24})
+    assert policy.num_explored == 24
+
+
+def test_many_trials_explore_no_more_than_alone():
+    (policy,) = make_search_policies(
+        "droplet.random", None, [make_task()], 64, 0, num_measure_trials=100000
+    )
+    assert policy.phase == "explore"
+    params = auto_scheduler.DropletSearchPolicy.DEFAULT_PARAMS
+    shared = auto_scheduler.droplet_search_policy.droplet_params_of_tasks(None, 1, 100000)
+    assert shared["explore_trials"] == params["explore_trials"]
+
+
+def test_trained_model_evolves_from_the_first_trial_on():
+    params_of = auto_scheduler.droplet_search_policy.droplet_params_of_tasks
+    assert params_of(None, 2, 100, "model.bin")["sample_trials"] == 0
+    assert "sample_trials" not in params_of(None, 2, 100)
+    assert params_of({"sample_trials": 5}, 2, 100, "model.bin")["sample_trials"] == 5
+
+
+def test_converged_tasks_give_their_rounds_to_the_others(measurer):
+    """The run ends when all tasks have converged."""
+    tasks = [make_task(8), make_task(64)]
+    scheduler = auto_scheduler.TaskScheduler(tasks, callbacks=[])
+    policies = tune(scheduler, 4000, params={"explore_trials": 8})
+    assert [policy.phase for policy in policies] == ["done", "done"]
+    assert scheduler.dead_tasks == {0, 1}
+    assert len(measurer.inputs) == scheduler.ct < 4000
+    small, large = (policy.num_explored + policy.num_descended for policy in policies)
+    assert small < large
+
+
+def test_resumes_from_a_log(measurer, tmp_path):
+    log = tmp_path / "log.json"
+    tasks = [make_task(64), make_task(32)]
+    tune(auto_scheduler.TaskScheduler(tasks, callbacks=[]), 40, log=log)
+    before = measurer.programs
+    scheduler = auto_scheduler.TaskScheduler(tasks, load_log_file=str(log), callbacks=[])
+    policies = tune(scheduler, 40, log=log)
+    assert not set(before) & set(measurer.programs[len(before) :])
+    # All that is in the log counts as explored.
+    assert sum(policy.num_explored for policy in policies) == 40
+    assert len(measurer.inputs) == 80
+
+
+def test_early_stopping_of_a_task(measurer):
+    measurer.cost = lambda measure_input: 1e-3
+    tasks = [make_task(64), make_task(32)]
+    scheduler = auto_scheduler.TaskScheduler(tasks, callbacks=[])
+    tune(scheduler, 1000, per_task_early_stopping=40, params={"explore_trials": 8})
+    assert scheduler.dead_tasks == {0, 1}
+    assert len(measurer.inputs) < 400
+
+
+class CountingCallback(TaskSchedulerCallback):
+    def __init__(self):
+        self.calls = []
+
+    def pre_tune(self, task_scheduler, task_id):
+        self.calls.append(("pre", task_id))
+
+    def post_tune(self, task_scheduler, task_id):
+        self.calls.append(("post", task_id))
+
+
+def test_callbacks(measurer):
+    callback = CountingCallback()
+    scheduler = auto_scheduler.TaskScheduler([make_task(64), make_task(32)], callbacks=[callback])
+    tune(scheduler, 40)
+    assert callback.calls[:4] == [("pre", 0), ("post", 0), ("pre", 1), ("post", 1)]
+    assert len(callback.calls) % 2 == 0
+
+
+@pytest.mark.parametrize("name", ["droplet.random", "sketch.random"])
+def test_table_shows_the_phases(measurer, capfd, name):
+    callback = auto_scheduler.task_scheduler.PrintTableInfo()
+    scheduler = auto_scheduler.TaskScheduler([make_task(64), make_task(32)], callbacks=[callback])
+    tune(scheduler, 24, name, options={"verbose": 1})
+    table = capfd.readouterr().out
+    is_droplet = name == "droplet.random"
+    assert ("Trials |  Phase  |" in table) == is_droplet
+    assert ("| explore |" in table) == ("| descend |" in table) == is_droplet
+
+
+@pytest.mark.parametrize("name", ["droplet", "droplet.lstm", "drop.xgb", ""])
+def test_unknown_names(name):
+    scheduler = auto_scheduler.TaskScheduler([make_task()], callbacks=[])
+    with pytest.raises(ValueError, match=f'Invalid search policy: "{name}".*droplet.xgb'):
+        scheduler.tune(options(16), name)
+
+
+def test_unknown_params():
+    scheduler = auto_scheduler.TaskScheduler([make_task()], callbacks=[])
+    with pytest.raises(ValueError, match='Unknown parameter "explore_trails"'):
+        scheduler.tune(options(16), "droplet.random", search_policy_params={"explore_trails": 3})
+
+
+@tvm.testing.requires_llvm
+def test_real_search(tmp_path):
+    log = tmp_path / "log.json"
+    # The processes that build and run need a workload of a module that they can import.
+    auto_scheduler.register_workload(te_workload.matmul, override=True)
+    tasks = [
+        auto_scheduler.SearchTask(func=te_workload.matmul, args=(n, n, n), target="llvm")
+        for n in (32, 16)
+    ]
+    scheduler = auto_scheduler.TaskScheduler(tasks, callbacks=[])
+    tune(scheduler, 32, "droplet.xgb", log=log)
+    for task in tasks:
+        sch, args = task.apply_best(str(log))
+        func = tvm.build(sch, args, task.target)
+        n = int(args[0].shape[0])
+        a, b = (np.random.uniform(size=(n, n)).astype("float32") for _ in range(2))
+        arrays = [tvm.nd.array(x) for x in (a, b, np.zeros((n, n), "float32"))]
+        func(*arrays)
+        tvm.testing.assert_allclose(arrays[2].numpy(), a @ b, rtol=1e-4)
+
+
+if __name__ == "__main__":
+    tvm.testing.main()
