@@ -74,6 +74,7 @@ def plain_tree(tmp_path):
     for folder in (
         "src/auto_scheduler/search_policy",
         "python/tvm/auto_scheduler",
+        "python/tvm/driver/tvmc",
         "python/tvm/_ffi",
     ):
         ignored = shutil.ignore_patterns("__pycache__")

@@ -30,7 +30,10 @@ from patchset import PatchSet
 
 PATCHSET = PatchSet()
 NEW = PATCHSET.new
-EDITED = [edit.path for name in PATCHSET.patches for edit in PATCHSET.edits(name)]
+# A file may be edited by several patches.
+EDITED = list(
+    dict.fromkeys(edit.path for name in PATCHSET.patches for edit in PATCHSET.edits(name))
+)
 
 
 def run(*arguments, **options) -> subprocess.CompletedProcess:
