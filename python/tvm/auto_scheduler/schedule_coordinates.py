@@ -87,6 +87,25 @@ class ScheduleCoordinates(Object):
         """
         return _ffi_api.ScheduleCoordinatesStateAt(self, point)
 
+    def adopt(self, other, point):
+        """Take over what exists here, too, of a point of another state of the task.
+
+        Parameters
+        ----------
+        other : ScheduleCoordinates
+            The coordinates of the other state.
+        point : List[int]
+            The point.
+
+        Returns
+        -------
+        adopted : List[int]
+            The point with the same tile sizes of an axis, unrolling of a stage and vector width of
+            a fetch, and the values of the origin elsewhere. A stage and its write cache count as
+            one.
+        """
+        return [int(value) for value in _ffi_api.ScheduleCoordinatesAdopt(self, other, point)]
+
     def describe(self, start, end):
         """Say what moved from one point to another.
 

@@ -319,40 +319,21 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Sample(int num_measure,
 
 DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure,
                                                                  const ProgramMeasurer& measurer) {
-  // Large batches would be spent on guesses: what a batch tells decides what to try next. In small
-  // ones, starting the processes that build and run takes most of the time.
-  constexpr int kMinBatchSize = 8;
-  constexpr int kMaxBatchSize = 16;
-  const int batch_size = std::min(
-      num_measure, std::clamp(measurer->builder->n_parallel * 2, kMinBatchSize, kMaxBatchSize));
   if (descents_.empty()) {
     BeginDescents();
   }
   Trials trials;
   while (trials.size() == 0) {
-    ScheduleDescent* descent = ChooseDescent();
-    if (!descent) {
+    const std::optional<size_t> chosen = ChooseDescent();
+    if (!chosen) {
       break;
     }
-    const std::vector<Candidate> candidates =
-        descent->Propose(batch_size, [this](const std::string& program) {
-          const auto known = measured_.find(program);
-          return known == measured_.end() ? nullptr : &known->second.costs;
-        });
-    if (candidates.empty()) {
-      continue;
+    if (descents_[*chosen]->HasStalled()) {
+      trials = CarryOver(*descents_[*chosen], num_measure, measurer);
     }
-    trials = Measure(candidates, measurer);
-    std::vector<std::vector<double>> costs;
-    for (int i = 0; i < trials.size(); ++i) {
-      Remember(candidates[i].program, candidates[i].state, trials.results[i]);
-      costs.push_back(GetCosts(trials.results[i]));
+    if (trials.size() == 0) {
+      trials = GoOn(*chosen, num_measure, measurer);
     }
-    descent->Learn(candidates, costs);
-    num_descended += trials.size();
-    last_move = descent->last_move();
-    unlearned_.Append(trials);
-    PrintProgress(descent);
   }
   return trials;
 }
@@ -367,36 +348,106 @@ void DropletSearchPolicyNode::BeginDescents() {
     }
   }
   std::sort(programs.begin(), programs.end());
-  std::unordered_map<std::string, int> num_starts;
+  if (!programs.empty()) {
+    PrintTitle("Descend", verbose);
+  }
+  structures_.clear();
+  std::unordered_map<std::string, int> num_seen;
   for (const auto& [cost, program] : programs) {
-    if (static_cast<int>(descents_.size()) == max_starts_) {
-      break;
-    }
     const Measured& start = measured_.at(program);
     const ScheduleCoordinates coordinates(search_task, start.state, sketch_params_);
-    if (num_starts[coordinates->structure()]++ < kMaxStartsOfStructure) {
-      descents_.push_back(std::make_unique<ScheduleDescent>(
-          search_task, program_cost_model, DescentStart{coordinates, program, start.costs},
-          descent_options_, rand_gen_()));
+    const int rank = num_seen[coordinates->structure()]++;
+    if (rank == 0) {
+      structures_.push_back(coordinates);
     }
-  }
-  num_descents += descents_.size();
-  if (!descents_.empty()) {
-    PrintTitle("Descend", verbose);
+    if (rank < kMaxStartsOfStructure && static_cast<int>(descents_.size()) < max_starts_) {
+      BeginDescent(coordinates, program, start.costs);
+    }
   }
 }
 
-ScheduleDescent* DropletSearchPolicyNode::ChooseDescent() const {
-  ScheduleDescent* best = nullptr;
-  for (const auto& descent : descents_) {
-    if (descent->HasConverged()) {
+void DropletSearchPolicyNode::BeginDescent(const ScheduleCoordinates& coordinates,
+                                           const std::string& program,
+                                           const std::vector<double>& costs) {
+  descents_.push_back(std::make_unique<ScheduleDescent>(search_task, program_cost_model,
+                                                        DescentStart{coordinates, program, costs},
+                                                        descent_options_, rand_gen_()));
+  ++num_descents;
+}
+
+DropletSearchPolicyNode::Trials DropletSearchPolicyNode::CarryOver(
+    const ScheduleDescent& descent, int num_measure, const ProgramMeasurer& measurer) {
+  // A program that takes longer than that is not worth a descent.
+  constexpr double kMaxLoss = 0.05;
+  const ScheduleCoordinates& coordinates = descent.coordinates();
+  std::vector<Candidate> candidates;
+  for (const ScheduleCoordinates& other : structures_) {
+    if (static_cast<int>(candidates.size()) == num_measure) {
+      break;
+    }
+    if (other->structure() == coordinates->structure()) {
       continue;
     }
-    if (!descent->HasBegun()) {
-      return descent.get();
+    const Point point = other->Adopt(*coordinates.operator->(), descent.best());
+    const State state = other->StateAt(point);
+    if (state.defined() && !measured_.count(state.ToStr()) && IsWithinLimits(search_task, state)) {
+      candidates.push_back({point, state, state.ToStr()});
     }
-    if (!best || descent->lowest_cost() < best->lowest_cost()) {
-      best = descent.get();
+  }
+  if (candidates.empty()) {
+    return Trials();
+  }
+  const double cost_limit = descent.lowest_cost() * (1 + kMaxLoss);
+  const Trials trials = Measure(candidates, measurer);
+  for (int i = 0; i < trials.size(); ++i) {
+    const std::vector<double> costs = GetCosts(trials.results[i]);
+    if (!costs.empty() && Mean(costs) < cost_limit) {
+      BeginDescent(ScheduleCoordinates(search_task, candidates[i].state, sketch_params_),
+                   candidates[i].program, costs);
+    }
+  }
+  return trials;
+}
+
+DropletSearchPolicyNode::Trials DropletSearchPolicyNode::GoOn(size_t number, int num_measure,
+                                                              const ProgramMeasurer& measurer) {
+  // Large batches would be spent on guesses: what a batch tells decides what to try next. In small
+  // ones, starting the processes that build and run takes most of the time.
+  constexpr int kMinBatchSize = 8;
+  constexpr int kMaxBatchSize = 16;
+  const int batch_size = std::min(
+      num_measure, std::clamp(measurer->builder->n_parallel * 2, kMinBatchSize, kMaxBatchSize));
+  ScheduleDescent* descent = descents_[number].get();
+  const std::vector<Candidate> candidates =
+      descent->Propose(batch_size, [this](const std::string& program) {
+        const auto known = measured_.find(program);
+        return known == measured_.end() ? nullptr : &known->second.costs;
+      });
+  if (candidates.empty()) {
+    return Trials();
+  }
+  const Trials trials = Measure(candidates, measurer);
+  std::vector<std::vector<double>> costs;
+  for (const MeasureResult& result : trials.results) {
+    costs.push_back(GetCosts(result));
+  }
+  descent->Learn(candidates, costs);
+  last_move = descent->last_move();
+  PrintProgress(number);
+  return trials;
+}
+
+std::optional<size_t> DropletSearchPolicyNode::ChooseDescent() const {
+  std::optional<size_t> best;
+  for (size_t i = 0; i < descents_.size(); ++i) {
+    if (descents_[i]->HasConverged()) {
+      continue;
+    }
+    if (!descents_[i]->HasBegun()) {
+      return i;
+    }
+    if (!best || descents_[i]->lowest_cost() < descents_[*best]->lowest_cost()) {
+      best = i;
     }
   }
   return best;
@@ -410,6 +461,11 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Measure(
   }
   trials.results = measurer->Measure(search_task, GetRef<SearchPolicy>(this), trials.inputs,
                                      static_cast<int>(trials.inputs.size()));
+  for (int i = 0; i < trials.size(); ++i) {
+    Remember(candidates[i].program, candidates[i].state, trials.results[i]);
+  }
+  num_descended += trials.size();
+  unlearned_.Append(trials);
   return trials;
 }
 
@@ -437,12 +493,9 @@ void DropletSearchPolicyNode::UpdateCostModel() {
   PrintTimeElapsed(t_begin, "training", verbose);
 }
 
-void DropletSearchPolicyNode::PrintProgress(const ScheduleDescent* descent) const {
-  const auto position = std::find_if(descents_.begin(), descents_.end(),
-                                     [&](const auto& other) { return other.get() == descent; });
-  StdCout(verbose) << "Descent " << position - descents_.begin() + 1
-                   << "\t#Trials: " << num_descended << std::fixed << std::setprecision(4)
-                   << "\tBest: " << best_cost_ * 1e3 << " ms"
+void DropletSearchPolicyNode::PrintProgress(size_t number) const {
+  StdCout(verbose) << "Descent " << number + 1 << "\t#Trials: " << num_descended << std::fixed
+                   << std::setprecision(4) << "\tBest: " << best_cost_ * 1e3 << " ms"
                    << "\tLast move: " << (last_move.empty() ? "none" : last_move) << std::endl;
 }
 

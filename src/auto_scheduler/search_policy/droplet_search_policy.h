@@ -37,6 +37,7 @@
 
 #include <limits>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <unordered_map>
@@ -149,15 +150,24 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   Trials Descend(int num_measure, const ProgramMeasurer& measurer);
   /*! \brief Begin descents from the best programs, few of which share a structure. */
   void BeginDescents();
-  /*! \brief The descent to go on with: one that has not begun, otherwise that with the best
-   * program. Null if all have converged. */
-  ScheduleDescent* ChooseDescent() const;
+  /*! \brief Try the parameters of a descent's best program in the other structures, and begin
+   * descents where that comes close. */
+  Trials CarryOver(const ScheduleDescent& descent, int num_measure,
+                   const ProgramMeasurer& measurer);
+  /*! \brief Go on with the descent of the given index. */
+  Trials GoOn(size_t number, int num_measure, const ProgramMeasurer& measurer);
+  void BeginDescent(const ScheduleCoordinates& coordinates, const std::string& program,
+                    const std::vector<double>& costs);
+  /*! \brief The index of the descent to go on with: one that has not begun, otherwise that with
+   * the best program. Nothing if all have converged. */
+  std::optional<size_t> ChooseDescent() const;
+  /*! \brief Measure programs of a descent and remember the outcomes. */
   Trials Measure(const std::vector<Candidate>& candidates, const ProgramMeasurer& measurer);
 
   /*! \brief Remember the outcome of a trial. \return Whether the program was not known before. */
   bool Remember(const std::string& program, const State& state, const MeasureResult& result);
   void UpdateCostModel();
-  void PrintProgress(const ScheduleDescent* descent) const;
+  void PrintProgress(size_t number) const;
 
   std::mt19937 rand_gen_;
   CoordinateDescentOptions descent_options_;
@@ -178,6 +188,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   std::unordered_map<std::string, Measured> measured_;
   State best_state_;
   double best_cost_ = std::numeric_limits<double>::infinity();
+  /*! \brief The best explored program of each structure. */
+  std::vector<ScheduleCoordinates> structures_;
   /*! \brief The descents of the current search. */
   std::vector<std::unique_ptr<ScheduleDescent>> descents_;
   /*! \brief Trials of the descents that the cost model has not learned from yet. */

@@ -84,6 +84,16 @@ std::string ToString(const std::vector<int64_t>& values) {
   return os.str() + "]";
 }
 
+/*! \brief The name of a parameter, less what CacheWriteStep adds to those of stages and axes. */
+std::string WithoutCache(std::string name) {
+  for (const std::string suffix : {".local", "_c"}) {
+    for (size_t i = name.find(suffix); i != std::string::npos; i = name.find(suffix, i)) {
+      name.erase(i, suffix.size());
+    }
+  }
+  return name;
+}
+
 /********** Steps **********/
 
 bool IsLocationStep(const Step& step) {
@@ -978,6 +988,28 @@ State ScheduleCoordinatesNode::StateAt(const Point& point) const {
   }
 }
 
+Point ScheduleCoordinatesNode::Adopt(const ScheduleCoordinatesNode& other,
+                                     const Point& point) const {
+  Point adopted = origin_;
+  for (const Tiling& to : tilings_) {
+    for (const Tiling& from : other.tilings_) {
+      if (WithoutCache(to.name) == WithoutCache(from.name) && to.primes == from.primes &&
+          to.totals == from.totals && to.num_levels == from.num_levels) {
+        std::copy_n(point.begin() + from.first_coordinate, from.primes.size() * from.num_levels,
+                    adopted.begin() + to.first_coordinate);
+      }
+    }
+  }
+  for (const Choice& to : choices_) {
+    for (const Choice& from : other.choices_) {
+      if (WithoutCache(to.name) == WithoutCache(from.name) && to.values == from.values) {
+        adopted[to.coordinate] = point[from.coordinate];
+      }
+    }
+  }
+  return adopted;
+}
+
 std::string ScheduleCoordinatesNode::Describe(const Point& from, const Point& to) const {
   std::ostringstream os;
   auto describe = [&os](const std::string& name, const auto& before, const auto& after) {
@@ -1040,6 +1072,12 @@ TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinatesStructure")
 TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinatesStateAt")
     .set_body_typed([](ScheduleCoordinates self, Array<runtime::Int> point) {
       return self->StateAt(PointFromArray(point));
+    });
+
+TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinatesAdopt")
+    .set_body_typed([](ScheduleCoordinates self, ScheduleCoordinates other,
+                       Array<runtime::Int> point) {
+      return PointToArray(self->Adopt(*other.operator->(), PointFromArray(point)));
     });
 
 TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinatesDescribe")

@@ -81,6 +81,15 @@ class ScheduleCoordinatesNode : public Object {
    */
   State StateAt(const Point& point) const;
 
+  /*!
+   * \brief Take over what exists here, too, of a point of another state of the task.
+   * \param other The coordinates of the other state.
+   * \param point The point.
+   * \return The point with the same tile sizes of an axis, unrolling of a stage and vector width of
+   * a fetch, and the values of the origin elsewhere. A stage and its write cache count as one.
+   */
+  Point Adopt(const ScheduleCoordinatesNode& other, const Point& point) const;
+
   /*! \brief What moves from one point to another, in words. */
   std::string Describe(const Point& from, const Point& to) const;
 

@@ -24,15 +24,29 @@
 
 #include "schedule_descent.h"
 
+#include <tvm/auto_scheduler/feature.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
 
+#include "utils.h"
 #include "welch_t_test.h"
 
 namespace tvm {
 namespace auto_scheduler {
+
+bool IsWithinLimits(const SearchTask& task, const State& state) {
+  if (!IsGPUTask(task)) {
+    return true;
+  }
+  // Features are extracted from programs within the limits only.
+  constexpr int kMaxBuffers = 1;
+  std::vector<std::vector<float>> features;
+  GetPerStoreFeaturesFromStates({state}, task, 0, kMaxBuffers, &features);
+  return !features[0].empty();
+}
 
 ScheduleDescent::ScheduleDescent(SearchTask task, CostModel cost_model, DescentStart start,
                                  CoordinateDescentOptions options, uint32_t seed)
@@ -58,18 +72,17 @@ std::vector<Candidate> ScheduleDescent::Propose(size_t size, const KnownCosts& k
       break;
     }
     for (const Point& point : points) {
-      const State& state = StateAt(point);
-      if (!state.defined()) {
-        walk_.Tell(point, {});
-        continue;
-      }
-      const std::string program = state.ToStr();
-      const std::vector<double>* costs = known(program);
+      const Candidate& candidate = CandidateAt(point);
       const bool to_confirm = walk_.Told(point);
-      if (costs && !to_confirm) {
+      const std::vector<double>* costs = known(candidate.program);
+      if (to_confirm) {
+        candidates.push_back(candidate);
+      } else if (!candidate.state.defined() || !IsWithinLimits(task_, candidate.state)) {
+        walk_.Tell(point, {});
+      } else if (costs) {
         walk_.Tell(point, *costs);
       } else {
-        candidates.push_back({point, state, program});
+        candidates.push_back(candidate);
       }
     }
   }
@@ -79,28 +92,36 @@ std::vector<Candidate> ScheduleDescent::Propose(size_t size, const KnownCosts& k
 
 void ScheduleDescent::Learn(const std::vector<Candidate>& candidates,
                             const std::vector<std::vector<double>>& costs) {
+  // Less is noise, or not worth going on for.
+  constexpr double kMinGain = 0.01;
   has_begun_ = true;
+  const double cost_before = lowest_cost_;
   for (size_t i = 0; i < candidates.size(); ++i) {
     walk_.Tell(candidates[i].point, costs[i]);
     if (!costs[i].empty()) {
       lowest_cost_ = std::min(lowest_cost_, Mean(costs[i]));
     }
   }
+  has_stalled_ = lowest_cost_ > cost_before * (1 - kMinGain);
   if (walk_.best() != last_best_) {
     last_move_ = coordinates_->Describe(last_best_, walk_.best());
     last_best_ = walk_.best();
   }
 }
 
-const State& ScheduleDescent::StateAt(const Point& point) {
-  auto [position, is_new] = states_.emplace(point, State());
+const Candidate& ScheduleDescent::CandidateAt(const Point& point) {
+  const auto [position, is_new] = candidates_.emplace(point, Candidate{point, State(), ""});
+  Candidate& candidate = position->second;
   if (is_new) {
     const State state = coordinates_->StateAt(point);
-    if (state.defined() && points_.emplace(state.ToStr(), point).first->second == point) {
-      position->second = state;
+    if (state.defined()) {
+      candidate.program = state.ToStr();
+      if (points_.emplace(candidate.program, point).first->second == point) {
+        candidate.state = state;
+      }
     }
   }
-  return position->second;
+  return candidate;
 }
 
 std::vector<double> ScheduleDescent::PredictLogCosts(const std::vector<Point>& points) {
@@ -110,7 +131,7 @@ std::vector<double> ScheduleDescent::PredictLogCosts(const std::vector<Point>& p
   Array<State> states;
   std::vector<size_t> indices;
   for (size_t i = 0; i < points.size(); ++i) {
-    const State& state = StateAt(points[i]);
+    const State& state = CandidateAt(points[i]).state;
     if (state.defined()) {
       states.push_back(state);
       indices.push_back(i);

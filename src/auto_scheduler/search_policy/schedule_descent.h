@@ -58,11 +58,17 @@ struct DescentStart {
 };
 
 /*!
+ * \brief Whether a program keeps to the limits of a GPU, for example that of shared memory. To know
+ * it takes lowering the program. Other devices have no such limits.
+ */
+bool IsWithinLimits(const SearchTask& task, const State& state);
+
+/*!
  * \brief Proposes programs and learns their latencies, which lead it from a program to a better
  * one.
  *
  * Points that give the program of another point cannot be measured: comparing a program with itself
- * would tell luck only.
+ * would tell luck only. Neither can programs that exceed the limits of a GPU.
  */
 class ScheduleDescent {
  public:
@@ -100,6 +106,15 @@ class ScheduleDescent {
   void Learn(const std::vector<Candidate>& candidates,
              const std::vector<std::vector<double>>& costs);
 
+  /*! \brief The coordinates of its programs. */
+  const ScheduleCoordinates& coordinates() const { return coordinates_; }
+
+  /*! \brief The best point. */
+  const Point& best() const { return walk_.best(); }
+
+  /*! \brief Whether what was learned last gained next to nothing. */
+  bool HasStalled() const { return has_stalled_; }
+
   /*! \brief Whether something was learned. */
   bool HasBegun() const { return has_begun_; }
 
@@ -113,19 +128,20 @@ class ScheduleDescent {
   const std::string& last_move() const { return last_move_; }
 
  private:
-  const State& StateAt(const Point& point);
+  const Candidate& CandidateAt(const Point& point);
   std::vector<double> PredictLogCosts(const std::vector<Point>& points);
 
   SearchTask task_;
   CostModel cost_model_;
   ScheduleCoordinates coordinates_;
-  /*! \brief The states rebuilt so far. Undefined where there is none to measure. */
-  std::map<Point, State> states_;
+  /*! \brief The programs rebuilt so far. The state is undefined where there is none to measure. */
+  std::map<Point, Candidate> candidates_;
   /*! \brief The point of each program. */
   std::unordered_map<std::string, Point> points_;
   CoordinateDescent walk_;
   double lowest_cost_;
   bool has_begun_ = false;
+  bool has_stalled_ = false;
   bool has_converged_ = false;
   /*! \brief The best point when the last move was described. */
   Point last_best_;

@@ -26,6 +26,7 @@ import tvm
 import tvm.testing
 from tvm import auto_scheduler, te
 from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
+from tvm.auto_scheduler.feature import get_per_store_features_from_states
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.meta_schedule.testing import te_workload
 
@@ -322,6 +323,24 @@ def test_task_without_coordinates(measurer):
     # EmptyPolicy has a single program; its second round finds nothing new.
     assert len(measurer.inputs) == policy.num_explored == 2
     assert policy.phase == "done"
+
+
+def test_proposes_what_a_gpu_can_run(measurer):
+    """Without a cost model that rejects programs, which exceed the shared memory before long."""
+    shared_memory = 4096
+    hardware_params = auto_scheduler.HardwareParams(-1, 16, 64, shared_memory, 1 << 30, 256, 8, 32)
+    task = auto_scheduler.SearchTask(
+        func=droplet_matmul,
+        args=(128, 128, 128),
+        target=tvm.target.Target("cuda -arch=sm_80"),
+        hardware_params=hardware_params,
+    )
+    policy = make_policy(task)
+    tune(task, policy, 96)
+    states = [measure_input.state for measure_input in measurer.inputs]
+    features = get_per_store_features_from_states(states, task)
+    assert policy.num_descended > 32
+    assert all(feature.any() for feature in features[policy.num_explored :])
 
 
 def caches(measure_input):
