@@ -149,36 +149,23 @@ class DropletSearchPolicy(SearchPolicy):
         )
 
 
-def droplet_params_of_tasks(params, num_tasks, num_measure_trials=None, load_model_file=None):
-    """The parameters of policies whose tasks share their trials and a cost model.
+def explore_trials_per_task(num_measure_trials, num_tasks):
+    """How many programs of a task to explore where tasks share their trials.
 
     Parameters
     ----------
-    params : Optional[Dict[str, Any]]
-        The parameters that are given. They come before all others.
+    num_measure_trials : int
+        The number of trials of all tasks together.
     num_tasks : int
         The number of tasks.
-    num_measure_trials : Optional[int]
-        The number of trials of all tasks together. A quarter of what a task gets on average is
-        for exploring.
-    load_model_file : Optional[str]
-        The file that the cost model was loaded from. A trained model is worth an evolutionary
-        search from the first trial on.
 
     Returns
     -------
-    params : Dict[str, Any]
-        The parameters.
+    explore_trials : int
+        A quarter of what a task gets on average, and no more than alone.
     """
-    shared = {}
-    if num_measure_trials is not None:
-        quarter = max(1, num_measure_trials // num_tasks // 4)
-        shared["explore_trials"] = min(
-            DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], quarter
-        )
-    if load_model_file is not None:
-        shared["sample_trials"] = 0
-    return {**shared, **(params or {})}
+    quarter = max(1, num_measure_trials // num_tasks // 4)
+    return min(DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], quarter)
 
 
 def _check_param(key, value, accepted):

@@ -17,11 +17,21 @@
 """Descend from the best records of a log, after the search that wrote it."""
 
 import os
+import tempfile
+import time
+from typing import List, NamedTuple
+
+import numpy as np
 
 from .cost_model import XGBModel
 from .droplet_search_policy import DropletSearchPolicy
-from .measure import recover_measure_input
-from .measure_record import RecordReader, RecordToFile
+from .measure import (
+    MeasureInput,
+    MeasureResult,
+    PythonBasedMeasureCallback,
+    recover_measure_input,
+)
+from .measure_record import RecordReader, RecordToFile, save_records
 from .search_policy import PreloadMeasuredStates
 from .search_task import TuningOptions
 from .utils import array_mean
@@ -38,7 +48,8 @@ def descend_from_log(
     An expensive task is one with a high product of latency and weight, and the trials are shared
     in proportion to it. What a task leaves, because its descents converge, is for those after it.
     When the trials are used up, the tasks that come last have had none. The cost model is trained
-    with the whole log first.
+    with the whole log first. After an interruption, the same call goes on from what is in the log
+    by then.
 
     Parameters
     ----------
@@ -70,56 +81,103 @@ def descend_from_log(
     ValueError
         If the log has no valid record, or none of the tasks on their target.
     """
-    before = _best_records(log_file)
-    tasks = _tasks_of(before, log_file) if tasks is None else list(tasks)
+    records = _read(log_file)
+    tasks = _tasks_of(records, log_file) if tasks is None else list(tasks)
     weights = [1] * len(tasks) if task_weights is None else list(task_weights)
     if len(weights) != len(tasks):
         raise ValueError(f"There are {len(tasks)} tasks, but {len(weights)} task_weights")
-    costs = {
-        i: weight * before[_key_of(tasks[i])][0]
-        for i, weight in enumerate(weights)
-        if _key_of(tasks[i]) in before
-    }
+    lowest = [_LowestLatency(records.get(_key_of(task), _NO_RECORDS).results) for task in tasks]
+    before = [latency.seconds for latency in lowest]
+    costs = {i: weights[i] * before[i] for i in range(len(tasks)) if np.isfinite(before[i])}
     if not costs:
-        raise ValueError(_no_records_message(log_file, tasks, before))
+        raise ValueError(_no_records_message(log_file, tasks, records))
     order = sorted(costs, key=costs.get, reverse=True)
 
     cost_model = XGBModel(num_warmup_sample=0)
-    cost_model.update_from_file(log_file)
+    cost_model.update(*(sum(lists, []) for lists in zip(*records.values())))
     num_left = tune_option.num_measure_trials
+    begin = time.time()
     for rank, i in enumerate(order):
         fair = num_left * costs[i] / sum(costs[other] for other in order[rank:])
         num_trials = min(num_left, max(round(fair), _MIN_TRIALS_PER_TASK))
         if num_trials < 2:  # A search with less measures nothing.
             break
         num_left -= _descend(
-            tasks[i], log_file, cost_model, num_trials, tune_option, search_policy_params
+            tasks[i],
+            records[_key_of(tasks[i])],
+            cost_model,
+            _options_of_task(tune_option, num_trials, [RecordToFile(log_file), lowest[i]]),
+            search_policy_params,
         )
-    after = _best_records(log_file)
-    descended = [(tasks[i], _key_of(tasks[i])) for i in order]
-    return [(task, before[key][0], after[key][0]) for task, key in descended]
+        if tune_option.verbose:
+            num_done = max(tune_option.num_measure_trials - num_left, 1)
+            minutes = (time.time() - begin) / 60 * num_left / num_done
+            print(
+                f"Task {rank + 1} of {len(order)}: {before[i] * 1e3:.4f} ms before, "
+                f"{lowest[i].seconds * 1e3:.4f} ms now. At most {num_left} trials and about "
+                f"{minutes:.0f} minutes are left.",
+                flush=True,
+            )
+    return [(tasks[i], before[i], lowest[i].seconds) for i in order]
 
 
-def _descend(task, log_file, cost_model, num_trials, tune_option, search_policy_params):
+class _Records(NamedTuple):
+    """What a log has of a task."""
+
+    inputs: List[MeasureInput]
+    results: List[MeasureResult]
+
+
+_NO_RECORDS = _Records([], [])
+
+
+class _LowestLatency(PythonBasedMeasureCallback):
+    """Keeps the lowest latency of a task, in seconds. It is infinite as long as none was valid.
+
+    Parameters
+    ----------
+    results : List[MeasureResult]
+        Results that are known already.
+    """
+
+    def __init__(self, results):
+        super().__init__()
+        self.seconds = float("inf")
+        self.callback(None, None, results)
+
+    def callback(self, policy, inputs, results):
+        latencies = [array_mean(res.costs) for res in results if res.error_no == 0]
+        self.seconds = min([self.seconds, *latencies])
+
+
+def _descend(task, records, cost_model, options, search_policy_params):
     """Descend from the best record of a task. Returns the number of trials that it took."""
-    policy = DropletSearchPolicy(
-        task,
-        cost_model,
-        params={**(search_policy_params or {}), "explore_trials": 0},
-        verbose=tune_option.verbose,
-        init_search_callbacks=[PreloadMeasuredStates(log_file)],
-    )
-    options = TuningOptions(
+    # The policy reads no more than it needs: a log of many tasks is long.
+    with tempfile.TemporaryDirectory() as folder:
+        log_file = os.path.join(folder, "task.json")
+        save_records(log_file, *records)
+        policy = DropletSearchPolicy(
+            task,
+            cost_model,
+            params={**(search_policy_params or {}), "explore_trials": 0},
+            verbose=options.verbose,
+            init_search_callbacks=[PreloadMeasuredStates(log_file)],
+        )
+    task.tune(options, search_policy=policy)
+    return policy.num_descended
+
+
+def _options_of_task(tune_option, num_trials, callbacks):
+    """The options of one of several tasks, with a part of their trials."""
+    return TuningOptions(
         num_measure_trials=num_trials,
         early_stopping=tune_option.early_stopping,
         num_measures_per_round=tune_option.num_measures_per_round,
         verbose=tune_option.verbose,
         builder=tune_option.builder,
         runner=tune_option.runner,
-        measure_callbacks=[RecordToFile(log_file), *(tune_option.measure_callbacks or [])],
+        measure_callbacks=callbacks + list(tune_option.measure_callbacks or []),
     )
-    task.tune(options, search_policy=policy)
-    return policy.num_descended
 
 
 def _key_of(task):
@@ -127,25 +185,24 @@ def _key_of(task):
     return task.workload_key, str(task.target)
 
 
-def _best_records(log_file):
-    """The lowest latency of each task in a log, in seconds, with its MeasureInput."""
+def _read(log_file):
+    """What a log has of each task."""
     if not os.path.isfile(log_file):
         raise FileNotFoundError(f"There is no log {log_file}")
-    best = {}
+    records = {}
     for inp, res in RecordReader(log_file):
-        latency = array_mean(res.costs)
-        key = _key_of(inp.task)
-        if res.error_no == 0 and (key not in best or latency < best[key][0]):
-            best[key] = (latency, inp)
-    if not best:
+        of_task = records.setdefault(_key_of(inp.task), _Records([], []))
+        of_task.inputs.append(inp)
+        of_task.results.append(res)
+    if not any(res.error_no == 0 for of_task in records.values() for res in of_task.results):
         raise ValueError(f"The log {log_file} has no valid record to descend from")
-    return best
+    return records
 
 
-def _tasks_of(best, log_file):
+def _tasks_of(records, log_file):
     """The tasks of a log. Their workloads have to be registered."""
     try:
-        return [recover_measure_input(inp).task for _, inp in best.values()]
+        return [recover_measure_input(of_task.inputs[0]).task for of_task in records.values()]
     except Exception as error:
         raise ValueError(
             f"The log {log_file} has tasks whose workloads are not registered. Give `tasks`, for "
@@ -153,8 +210,8 @@ def _tasks_of(best, log_file):
         ) from error
 
 
-def _no_records_message(log_file, tasks, best):
-    targets = "; ".join(sorted({target for _, target in best}))
+def _no_records_message(log_file, tasks, records):
+    targets = "; ".join(sorted({target for _, target in records}))
     wanted = "; ".join(sorted({str(task.target) for task in tasks}))
     return (
         f"The log {log_file} has no valid record of any of the {len(tasks)} tasks on {wanted}. Its "

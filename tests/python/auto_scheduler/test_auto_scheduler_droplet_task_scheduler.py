@@ -22,6 +22,7 @@ import pytest
 import tvm
 import tvm.testing
 from tvm import auto_scheduler
+from tvm.auto_scheduler.droplet_search_policy import explore_trials_per_task
 from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback, make_search_policies
 from tvm.meta_schedule.testing import te_workload
 
@@ -80,21 +81,32 @@ def test_given_params_come_first(measurer):
     assert policy.num_explored == 24
 
 
-def test_many_trials_explore_no_more_than_alone():
-    (policy,) = make_search_policies(
-        "droplet.random", None, [make_task()], 64, 0, num_measure_trials=100000
-    )
-    assert policy.phase == "explore"
-    params = auto_scheduler.DropletSearchPolicy.DEFAULT_PARAMS
-    shared = auto_scheduler.droplet_search_policy.droplet_params_of_tasks(None, 1, 100000)
-    assert shared["explore_trials"] == params["explore_trials"]
+def test_explore_trials():
+    assert explore_trials_per_task(num_measure_trials=80, num_tasks=2) == 10
+    assert explore_trials_per_task(num_measure_trials=7, num_tasks=2) == 1
+    alone = auto_scheduler.DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"]
+    assert explore_trials_per_task(num_measure_trials=100000, num_tasks=1) == alone
 
 
-def test_trained_model_evolves_from_the_first_trial_on():
-    params_of = auto_scheduler.droplet_search_policy.droplet_params_of_tasks
-    assert params_of(None, 2, 100, "model.bin")["sample_trials"] == 0
-    assert "sample_trials" not in params_of(None, 2, 100)
-    assert params_of({"sample_trials": 5}, 2, 100, "model.bin")["sample_trials"] == 5
+@pytest.mark.parametrize("name, trained", [("droplet.xgb", True), ("droplet.random", False)])
+def test_trained_model_evolves_from_the_first_trial_on(
+    measurer, monkeypatch, tmp_path, name, trained
+):
+    seen = []
+
+    def record(*args, params, **kwargs):
+        seen.append(params or {})
+        return auto_scheduler.DropletSearchPolicy(*args, params=params, **kwargs)
+
+    model_file = str(tmp_path / "model.bin")
+    task = make_task()
+    (policy,) = tune(auto_scheduler.TaskScheduler([task], callbacks=[]), 16, "droplet.xgb")
+    policy.program_cost_model.save(model_file)
+    monkeypatch.setattr(auto_scheduler.task_scheduler, "DropletSearchPolicy", record)
+    for given in ({}, {"sample_trials": 5}):
+        make_search_policies(name, given, [task], 8, 0, load_model_file=model_file)
+    assert seen[0].get("sample_trials") == (0 if trained else None)
+    assert seen[1]["sample_trials"] == 5
 
 
 def test_converged_tasks_give_their_rounds_to_the_others(measurer):
