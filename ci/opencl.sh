@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+
+# Build the overlay with TVM's OpenCL runtime, and search with it on this machine's OpenCL device:
+# PoCL (Debian: pocl-opencl-icd) makes the CPU one.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+if [ -n "${PYTHON:-}" ]; then
+  python=$("$PYTHON" -c 'import sys; print(sys.executable)')
+  cmake --preset opencl -DPython3_EXECUTABLE="$python"
+else
+  cmake --preset opencl
+fi
+cmake --build --preset opencl
+build/venv/bin/python - <<'EOF'
+import sys
+import tvm
+
+device = tvm.opencl(0)
+if not device.exist:
+    sys.exit("opencl.sh: no OpenCL device was found: install a driver, for example PoCL "
+             "(Debian: pocl-opencl-icd)")
+print(f"opencl.sh: searching on {device.device_name}")
+EOF
+cd build
+TVM_TEST_TARGETS=opencl ctest --tests-regex droplet_gpu --output-on-failure --no-tests=error
