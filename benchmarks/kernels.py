@@ -22,27 +22,18 @@ held again.
 """
 
 import argparse
-import json
 import os
-import platform
 import signal
-import subprocess
 import sys
 from dataclasses import asdict
-from datetime import datetime, timezone
-from pathlib import Path
 
 import contest_report
 from contest import Settings, hold_contest
 from machine import detect_target, measure_options, use_all_cores
 from options import at_least, make_folder
+from result_files import describe_origin, write_json
 from workers import keep_workers
 from workloads import KERNELS
-
-import numpy as np
-import tvm
-import xgboost
-from tvm.target import codegen
 
 DEFAULT_KERNELS = (
     "matmul",
@@ -124,73 +115,6 @@ def contests_to_hold(args):
     return contests
 
 
-def describe_machine(target, num_cores):
-    """The machine that a contest is held on.
-
-    Parameters
-    ----------
-    target : tvm.target.Target
-        The target.
-    num_cores : int
-        The number of threads of kernels.
-
-    Returns
-    -------
-    machine : Dict[str, object]
-        Its description.
-    """
-    info = Path("/proc/cpuinfo")
-    models = [
-        line.partition(":")[2].strip()
-        for line in (info.read_text().splitlines() if info.exists() else ())
-        if line.startswith("model name")
-    ]
-    cpu = models[0] if models else platform.machine()
-    return {"cpu": cpu, "threads": num_cores, "target": str(target)}
-
-
-def describe_versions():
-    """The software that a contest is held with.
-
-    Returns
-    -------
-    versions : Dict[str, object]
-        The version of each, of this patch set its commit.
-    """
-    # A commit's name ends in "-dirty" where files differ from it.
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-        )
-        commit = done.stdout.strip() or "unknown"
-    except FileNotFoundError:
-        commit = "unknown"
-    return {
-        "commit": commit,
-        "tvm": tvm.__version__,
-        "llvm": codegen.llvm_version_major(),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "xgboost": xgboost.__version__,
-    }
-
-
-def write_atomically(path, text):
-    """Write a file as a whole or not at all.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    text : str
-        Its content.
-    """
-    unfinished = path.with_suffix(".unfinished")
-    unfinished.write_text(text)
-    unfinished.replace(path)
-
-
 def leave(*_):
     """On Ctrl-C, say so and leave."""
     print("\nInterrupted: the contest that was going on begins anew next time.", flush=True)
@@ -210,18 +134,14 @@ def hold(contests, args):
     """
     num_cores = use_all_cores()
     target = detect_target()
-    surroundings = {
-        "machine": describe_machine(target, num_cores),
-        "versions": describe_versions(),
-    }
     keep_workers()
     signal.signal(signal.SIGINT, leave)
     for name, seed, path in contests:
         print(f"\n{name}, seed {seed}: {KERNELS[name].description}")
-        date = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        origin = describe_origin(target, num_cores)
         measure = measure_options(num_cores)
         result = hold_contest(KERNELS[name], target, seed, args.settings, args.output, measure)
-        write_atomically(path, json.dumps({**result, **surroundings, "date": date}) + "\n")
+        write_json(path, {**result, **origin})
         contest_report.write(args.output)
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Optional
 
-from kernels import write_atomically
+from result_files import write_json
 from search import latency_of
 from workloads import KERNELS
 
@@ -206,7 +206,7 @@ class MeasuredSpace:
 
     def write(self):
         """Write the file, as a whole or not at all."""
-        write_atomically(self.path, json.dumps(self.content) + "\n")
+        write_json(self.path, self.content)
 
     def require_machine(self, machine):
         """Exit if the space was measured on another machine or for another target.

@@ -50,10 +50,10 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 from contest_report import geometric_mean, markdown
-from kernels import describe_machine
 from machine import detect_target, measure_options, use_all_cores
 from measured_space import MeasuredSpace
 from options import at_least, make_folder
+from result_files import describe_machine
 from workers import keep_workers
 from workloads import KERNELS
 

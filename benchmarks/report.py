@@ -16,14 +16,12 @@
 # under the License.
 """Report searches: a table, a plot, and all their numbers."""
 
-import platform
 from dataclasses import asdict
 
+from result_files import describe_origin
+
 import numpy as np
-import tvm
-import xgboost
 from matplotlib.figure import Figure
-from tvm.target import codegen
 
 
 def table(searches):
@@ -145,14 +143,7 @@ def summary(searches, target, num_cores, args):
             "history": [asdict(trial) for trial in search.trials],
         }
     return {
-        "machine": {"platform": platform.platform(), "target": str(target), "cores": num_cores},
-        "versions": {
-            "tvm": tvm.__version__,
-            "llvm": codegen.llvm_version_major(),
-            "xgboost": xgboost.__version__,
-            "numpy": np.__version__,
-            "python": platform.python_version(),
-        },
+        **describe_origin(target, num_cores),
         "seed": args.seed,
         "max_trials": args.trials,
         "kernels": kernels,

@@ -64,18 +64,32 @@ def measure_again(kernel, target, seed, records):
         "seed": seed,
         "records": {name: record for name, record in records.items() if record is not None},
     }
-    processes = [_measure_in_process(job) for _ in range(NUM_PROCESSES)]
+    processes = [run_in_process(__file__, job) for _ in range(NUM_PROCESSES)]
     return {name: [process[name] for process in processes] for name in job["records"]}
 
 
-def _measure_in_process(job):
+def run_in_process(script, job):
+    """Run a script that measures in a fresh process. Exits if it fails.
+
+    Parameters
+    ----------
+    script : str
+        The script. It reads a job from its input, and writes samples to the file that it is given.
+    job : object
+        The job, ready for JSON.
+
+    Returns
+    -------
+    samples : object
+        What the script measured.
+    """
     with tempfile.TemporaryDirectory() as folder:
         samples = Path(folder, "samples.json")
         done = subprocess.run(
-            [sys.executable, __file__, samples], input=json.dumps(job), text=True, check=False
+            [sys.executable, script, samples], input=json.dumps(job), text=True, check=False
         )
         if done.returncode:
-            sys.exit(f"{job['kernel']}: the winners could not be measured again, see above.")
+            sys.exit("The winners could not be measured again, see above.")
         return json.loads(samples.read_text())
 
 
@@ -98,15 +112,32 @@ def summarize(samples, records):
     """
     summary = dict.fromkeys(records)
     for name, own in samples.items():
-        ratios = np.divide(samples["droplet"], own)
-        low, median, high = np.percentile(ratios, [10, 50, 90])
         summary[name] = {
             "record": json.loads(records[name]),
             "samples": own,
             "latency": float(np.median(own)),
-            "ratio": {"median": float(median), "p10": float(low), "p90": float(high)},
+            "ratio": compare(samples["droplet"], own),
         }
     return summary
+
+
+def compare(samples, others):
+    """The ratios of latencies that were measured in turns.
+
+    Parameters
+    ----------
+    samples : List[List[float]]
+        The latencies of each process, of each round.
+    others : List[List[float]]
+        Those to divide them by.
+
+    Returns
+    -------
+    ratio : Dict[str, float]
+        The median and percentiles of the ratios of all rounds.
+    """
+    low, median, high = np.percentile(np.divide(samples, others), [10, 50, 90])
+    return {"median": float(median), "p10": float(low), "p90": float(high)}
 
 
 def _measure(job):

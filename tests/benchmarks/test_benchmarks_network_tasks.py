@@ -1,0 +1,96 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Test that a descent proposes valid programs for each task of the networks, on each target.
+
+Nothing is measured: latencies are made up. Programs are valid if they can be lowered and, on GPU,
+if they keep to the limits of the device.
+"""
+
+import sys
+import zlib
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "auto_scheduler"))
+
+from models import MODELS
+from network import load_model
+
+import tvm
+from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS, fake_measuring
+from tvm import auto_scheduler
+from tvm.auto_scheduler.feature import get_per_store_features_from_states
+from tvm.auto_scheduler.measure import ProgramMeasurer
+
+NUM_EXPLORED = 2
+NUM_PROPOSED = 4
+
+TARGETS = {
+    "llvm": ("llvm -mcpu=skylake-avx512", None),
+    "cuda": (
+        "cuda -arch=sm_80",
+        auto_scheduler.HardwareParams(-1, 16, 64, 49152, 2147483647, 1024, 8, 32),
+    ),
+    "arm": ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon", None),
+}
+
+# The tasks that were seen already, since many networks have them in common.
+seen = set()
+
+
+def propose(task):
+    """The programs of a descent's first batch."""
+    with fake_measuring() as measurer:
+        measurer.cost = lambda inp: 1e-3 + 1e-9 * zlib.crc32(str(inp.state).encode())
+        policy = auto_scheduler.DropletSearchPolicy(
+            task,
+            auto_scheduler.XGBModel(verbose_eval=0),
+            params={**FAST_SKETCH_PARAMS, "explore_trials": NUM_EXPLORED, "num_starts": 1},
+            seed=1,
+            verbose=0,
+        )
+        one_measurer = ProgramMeasurer(
+            auto_scheduler.LocalBuilder(n_parallel=2), auto_scheduler.LocalRunner(), [], 0
+        )
+        policy.continue_search_one_round(NUM_EXPLORED + NUM_PROPOSED, one_measurer)
+        return [inp.state for inp in measurer.inputs[policy.num_explored :]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", MODELS)
+def test_proposals_are_valid(name, target):
+    network = load_model(name)
+    target, hardware_params = TARGETS[target]
+    tasks, _ = auto_scheduler.extract_tasks(
+        network.module["main"], network.params, target, hardware_params=hardware_params
+    )
+    assert tasks
+    for task in tasks:
+        key = (task.workload_key, str(task.target))
+        if key in seen:
+            continue
+        seen.add(key)
+        states = propose(task)
+        features = get_per_store_features_from_states(states, task)
+        assert len(states) > 0
+        assert all(feature.any() for feature in features), task.desc
+
+
+if __name__ == "__main__":
+    tvm.testing.main()

@@ -1,0 +1,256 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Test benchmarks/networks.py."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "auto_scheduler"))
+
+import network_report
+import network_search
+import networks
+from models import MODELS
+from network import Network, NetworkError, load_model, load_onnx
+from network_search import Contender, load_progress, search
+
+import numpy as np
+import onnx
+import tvm
+from onnx import TensorProto, helper
+from test_auto_scheduler_droplet_common import fake_measuring
+from tvm import auto_scheduler
+
+CONTENDER = Contender("droplet", "droplet.xgb", 60)
+
+
+def write_onnx(path, height=8, operator="Conv"):
+    """A convolution with a bias as an ONNX file."""
+    random = np.random.default_rng(0)
+    arrays = {"weight": random.normal(size=(8, 4, 3, 3)), "bias": random.normal(size=8)}
+    weights = [
+        helper.make_tensor(name, TensorProto.FLOAT, array.shape, array.ravel())
+        for name, array in arrays.items()
+    ]
+    domain = {} if operator == "Conv" else {"domain": "somewhere"}
+    graph = helper.make_graph(
+        [helper.make_node(operator, ["data", *arrays], ["output"], **domain)],
+        "network",
+        [helper.make_tensor_value_info("data", TensorProto.FLOAT, (1, 4, height, 8))],
+        [helper.make_tensor_value_info("output", TensorProto.FLOAT, None)],
+        weights,
+    )
+    opsets = [helper.make_opsetid("", 13), helper.make_opsetid("somewhere", 1)]
+    onnx.save(helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+    return path
+
+
+@pytest.fixture
+def network(tmp_path):
+    return load_onnx(write_onnx(tmp_path / "tiny.onnx"))
+
+
+def test_list(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["networks.py", "--list", "--output", str(tmp_path)])
+    networks.main()
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(MODELS)
+
+
+def test_unknown_model(capsys):
+    with pytest.raises(SystemExit):
+        networks.parse_args(["--models", "resnet-19"])
+    error = capsys.readouterr().err
+    assert "resnet-19" in error and "squeezenet-1.0" in error
+
+
+def test_onnx(network):
+    assert network.name == "tiny"
+    inputs = network.random_inputs(0)
+    assert {name: array.shape for name, array in inputs.items()} == {"data": (1, 4, 8, 8)}
+    tasks, weights = network.extract_tasks(tvm.target.Target("llvm"))
+    assert len(tasks) == len(weights) == 1
+    assert "conv2d" in tasks[0].desc
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a network"])
+def test_unreadable_onnx(tmp_path, content):
+    path = tmp_path / "bad.onnx"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(NetworkError, match="bad.onnx cannot be read as ONNX: ."):
+        load_onnx(path)
+
+
+def test_onnx_of_unknown_shape(tmp_path):
+    path = write_onnx(tmp_path / "any.onnx", height="height")
+    with pytest.raises(NetworkError, match=r"an input data of shape \(1, 4, height, 8\)"):
+        load_onnx(path)
+
+
+def test_onnx_with_an_unknown_operator(tmp_path):
+    path = write_onnx(tmp_path / "odd.onnx", operator="Odd")
+    with pytest.raises(NetworkError, match="odd.onnx cannot be imported: .*Odd"):
+        load_onnx(path)
+
+
+def test_networks_of_one_name(tmp_path):
+    args = networks.parse_args(["--models", "vgg-11", "--onnx", str(tmp_path / "vgg-11.onnx")])
+    with pytest.raises(NetworkError, match="another network is named vgg-11"):
+        networks.find_networks(args)
+
+
+def test_network_without_tasks():
+    relu = tvm.relay.nn.relu(tvm.relay.var("data", shape=(1, 4)))
+    module = tvm.relay.transform.InferType()(tvm.IRModule.from_expr(relu))
+    with pytest.raises(NetworkError, match="flat has no operator"):
+        Network("flat", module, {}).extract_tasks(tvm.target.Target("llvm"))
+
+
+class Clock:
+    """A clock that goes on by a second whenever it is read."""
+
+    def __init__(self):
+        self.now = 0
+
+    def perf_counter(self):
+        self.now += 1
+        return self.now
+
+
+@pytest.fixture
+def measurer(monkeypatch):
+    monkeypatch.setattr(network_search, "time", Clock())
+    with fake_measuring() as fake:
+        yield fake
+
+
+@pytest.fixture
+def tasks(network):
+    return network.extract_tasks(tvm.target.Target("llvm"))
+
+
+def run_search(tasks, log, contender=CONTENDER, report=lambda progress: None):
+    measure = {"builder": auto_scheduler.LocalBuilder(n_parallel=2)}
+    return search(contender, *tasks, log, measure, 0, report)
+
+
+@pytest.mark.parametrize("name", ["droplet.xgb", "sketch.xgb"])
+def test_search_ends_with_its_time(measurer, tasks, tmp_path, name):
+    log = tmp_path / "log.json"
+    reported = []
+    progress = run_search(
+        tasks, log, Contender("any", name, 30), lambda p: reported.append(p.curve[-1])
+    )
+    assert progress.finished and progress.seconds >= 30
+    # It ends with the round in which the time was up, and what came too late does not count.
+    assert all(seconds < 30 for seconds, _, _ in progress.curve[:-1])
+    num_lines = len(log.read_text().splitlines())
+    assert 0 < progress.num_records <= num_lines == len(measurer.inputs)
+    assert reported == progress.curve
+    latencies = [latency for _, _, latency in progress.curve]
+    assert latencies == sorted(latencies, reverse=True)
+    assert load_progress(log).num_records == progress.num_records
+
+
+def test_late_records_do_not_count(measurer, tasks, tmp_path):
+    log = tmp_path / "log.json"
+    progress = run_search(tasks, log, Contender("any", "sketch.xgb", 4))
+    assert progress.num_records < len(measurer.inputs)
+
+
+def test_search_ends_when_nothing_is_left(measurer, tasks, tmp_path):
+    measurer.cost = lambda measure_input: 1e-3
+    progress = run_search(tasks, tmp_path / "log.json", Contender("any", "droplet.xgb", 100000))
+    assert progress.finished and progress.seconds < 100000
+
+
+class Interrupted(Exception):
+    pass
+
+
+def test_goes_on_after_an_interruption(measurer, tasks, tmp_path):
+    log = tmp_path / "log.json"
+
+    def interrupt(progress):
+        if len(progress.curve) == 2:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run_search(tasks, log, report=interrupt)
+    before, records = load_progress(log), log.read_text()
+    assert not before.finished and before.num_records == len(records.splitlines())
+    first_programs = set(measurer.programs)
+    measurer.inputs.clear()
+    progress = run_search(tasks, log)
+    assert progress.finished and progress.seconds >= 60
+    assert log.read_text().startswith(records)
+    assert progress.num_records > before.num_records
+    assert not first_programs & set(measurer.programs)
+    # Once it is finished, nothing is done again.
+    measurer.inputs.clear()
+    assert run_search(tasks, log) == progress
+    assert not measurer.inputs
+
+
+def test_real_run(network, tmp_path, capsys):
+    output = tmp_path / "output"
+    args = networks.parse_args(["--onnx", str(tmp_path / "tiny.onnx"), "--output", str(output)])
+    args.seconds = 6
+    networks.hold(networks.find_networks(args), args)
+    result = json.loads((output / "tiny-network.json").read_text())
+    assert set(result["searches"]) == {"sketch", "droplet", "droplet-third"}
+    for name in ("untuned", *result["searches"]):
+        assert result["latencies"][name]["median"] > 0
+    assert result["ratios"]["sketch/sketch"] == {"median": 1, "p10": 1, "p90": 1}
+    text = capsys.readouterr().out
+    assert "min left in all" in text and "geometric mean" in text
+    assert (output / "curves.png").stat().st_size > 0
+
+    networks.hold(networks.find_networks(args), args)
+    assert "tiny: finished already" in capsys.readouterr().out
+    args.seconds = 7
+    with pytest.raises(SystemExit, match="name another --output"):
+        networks.hold(networks.find_networks(args), args)
+
+
+def test_report_without_results(tmp_path):
+    with pytest.raises(SystemExit, match="does not hold the results of any network"):
+        network_report.write(tmp_path)
+    (tmp_path / "odd-network.json").write_text("{}")
+    with pytest.raises(SystemExit, match="odd-network.json does not hold"):
+        network_report.write(tmp_path)
+
+
+def test_compiled_network_is_the_same_in_another_layout():
+    """The layout that the models are tuned in does not change what they compute."""
+    name = "squeezenet-1.0"
+    network = load_model(name)
+    inputs = network.random_inputs(0)
+    outputs = []
+    for module, params in (MODELS[name].build(), (network.module, network.params)):
+        with tvm.transform.PassContext(opt_level=3):
+            library = tvm.relay.build(module, target="llvm", params=params)
+        executor = tvm.contrib.graph_executor.GraphModule(library["default"](tvm.cpu()))
+        executor.set_input(**inputs)
+        executor.run()
+        outputs.append(executor.get_output(0).numpy())
+    assert np.ptp(outputs[0]) > 0.1 / outputs[0].size
+    np.testing.assert_allclose(*outputs, rtol=1e-3, atol=1e-6)
