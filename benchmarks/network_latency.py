@@ -36,7 +36,8 @@ from tvm.contrib import graph_executor
 
 NUM_PROCESSES = 3
 NUM_ROUNDS = 15
-MAX_ERROR = 1e-4
+# Relative to how the outputs spread: with random weights, all classes are nearly as probable.
+MAX_ERROR = 1e-2
 UNTUNED = "untuned"
 
 
@@ -89,7 +90,7 @@ def _measure(job):
     expected = _outputs(executors[UNTUNED])
     for name, executor in executors.items():
         for actual, correct in zip(_outputs(executor), expected):
-            error = relative_error(actual, correct)
+            error = relative_error(actual - correct.mean(), correct - correct.mean())
             if not error <= MAX_ERROR:
                 sys.exit(f"{name}: the network is WRONG, its relative error is {error:.1e}.")
 

@@ -24,7 +24,7 @@ import json
 import random
 import time
 from dataclasses import asdict, dataclass, field
-from typing import List, Optional, Tuple
+from typing import List, Union
 
 from result_files import write_json
 
@@ -69,7 +69,7 @@ class Progress:
     num_records : int
         The number of records that it made in time. A round that was begun in time is finished, but
         what it measures too late does not count.
-    curve : List[Tuple[float, int, Optional[float]]]
+    curve : List[List[Union[float, int, None]]]
         For each round when it ended, the number of records by then, and the sum of the lowest
         latencies of all tasks in seconds, each as often as it occurs. None until each has one.
     finished : bool
@@ -78,7 +78,7 @@ class Progress:
 
     seconds: float = 0.0
     num_records: int = 0
-    curve: List[Tuple[float, int, Optional[float]]] = field(default_factory=list)
+    curve: List[List[Union[float, int, None]]] = field(default_factory=list)
     finished: bool = False
 
 
@@ -147,7 +147,7 @@ class Rounds(TaskSchedulerCallback):
         is_complete = all(cost < 1e9 for cost in task_scheduler.best_costs)
         latency = float(task_scheduler.cur_score) if is_complete else None
         progress = self.stopwatch.progress
-        progress.curve.append((self.stopwatch.read(), self.stopwatch.num_measured, latency))
+        progress.curve.append([self.stopwatch.read(), self.stopwatch.num_measured, latency])
         self.report(progress)
 
 

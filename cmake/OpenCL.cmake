@@ -26,7 +26,6 @@ add_library(opencl OBJECT
 set_target_properties(opencl PROPERTIES
   POSITION_INDEPENDENT_CODE ON VISIBILITY_INLINES_HIDDEN ON)
 target_include_directories(opencl SYSTEM PRIVATE "${TVM_TREE}/3rdparty/OpenCL-Headers")
-target_compile_definitions(opencl PRIVATE CL_TARGET_OPENCL_VERSION=300)
 target_link_libraries(opencl PUBLIC tvm_base)
 target_link_libraries(tvm PUBLIC opencl)
 # The function that makes modules of the code takes the place of the base library's, which does not

@@ -29,16 +29,19 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "auto_scheduler"))
 
+import machine  # noqa: F401 (before TVM, for it keeps TVM from the network)
 from models import MODELS
 from network import load_model
 
 import tvm
+import tvm.testing
 from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS, fake_measuring
 from tvm import auto_scheduler
 from tvm.auto_scheduler.feature import get_per_store_features_from_states
 from tvm.auto_scheduler.measure import ProgramMeasurer
 
 NUM_EXPLORED = 2
+MAX_EXPLORED = 200
 NUM_PROPOSED = 4
 
 TARGETS = {
@@ -54,13 +57,17 @@ TARGETS = {
 seen = set()
 
 
+def are_valid(states, task):
+    return [feature.any() for feature in get_per_store_features_from_states(states, task)]
+
+
 def propose(task):
     """The programs of a descent's first batch."""
     with fake_measuring() as measurer:
+        measurer.fails = lambda inp: not are_valid([inp.state], task)[0]
         measurer.cost = lambda inp: 1e-3 + 1e-9 * zlib.crc32(str(inp.state).encode())
         policy = auto_scheduler.DropletSearchPolicy(
             task,
-            auto_scheduler.XGBModel(verbose_eval=0),
             params={**FAST_SKETCH_PARAMS, "explore_trials": NUM_EXPLORED, "num_starts": 1},
             seed=1,
             verbose=0,
@@ -68,13 +75,14 @@ def propose(task):
         one_measurer = ProgramMeasurer(
             auto_scheduler.LocalBuilder(n_parallel=2), auto_scheduler.LocalRunner(), [], 0
         )
-        policy.continue_search_one_round(NUM_EXPLORED + NUM_PROPOSED, one_measurer)
+        # It explores until a program is valid.
+        while policy.num_descended == 0 and policy.num_explored < MAX_EXPLORED:
+            num_measure = NUM_EXPLORED if policy.phase == "explore" else NUM_PROPOSED
+            policy.continue_search_one_round(num_measure, one_measurer)
         return [inp.state for inp in measurer.inputs[policy.num_explored :]]
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("name", MODELS)
-def test_proposals_are_valid(name, target):
+def check_proposals(name, target):
     network = load_model(name)
     target, hardware_params = TARGETS[target]
     tasks, _ = auto_scheduler.extract_tasks(
@@ -87,9 +95,22 @@ def test_proposals_are_valid(name, target):
             continue
         seen.add(key)
         states = propose(task)
-        features = get_per_store_features_from_states(states, task)
-        assert len(states) > 0
-        assert all(feature.any() for feature in features), task.desc
+        assert states and all(are_valid(states, task)), task.desc
+
+
+all_targets = pytest.mark.parametrize("target", TARGETS)
+
+
+@all_targets
+def test_proposals_for_a_small_network(target):
+    check_proposals("squeezenet-1.0", target)
+
+
+@tvm.testing.slow
+@all_targets
+@pytest.mark.parametrize("name", MODELS)
+def test_proposals_for_every_network(name, target):
+    check_proposals(name, target)
 
 
 if __name__ == "__main__":

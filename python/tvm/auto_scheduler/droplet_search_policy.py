@@ -62,8 +62,9 @@ class DropletSearchPolicy(SearchPolicy):
             and until the cost model has learned something, it moves at random. Set this to 0 if the
             cost model is trained already. Not accepted together with `explore_policy`.
         num_starts : int
-            The number of programs to descend from, at least 1. They are the best ones, at most two
-            of the same structure.
+            The number of programs to descend from at first, at least 1. They are the best ones, at
+            most two of the same structure. When a descent stalls, its tile sizes and unrolling are
+            tried in the other structures, from which more descents may begin.
         radius : int
             The longest step along a direction that is tried before a program counts as a minimum,
             at least 1. The pairs of steps that promise most are tried too. One step moves one prime

@@ -62,7 +62,7 @@ struct DropletParamKey {
   /*! \brief The number of programs to explore by sampling alone, before SketchPolicy's evolutionary
    * search takes part. */
   static constexpr const char* sample_trials = "sample_trials";
-  /*! \brief The number of programs to descend from, side by side. */
+  /*! \brief The number of programs to descend from at first, side by side. */
   static constexpr const char* num_starts = "num_starts";
   /*! \brief The longest step along a direction that is tried before a program counts as a
    * minimum. */

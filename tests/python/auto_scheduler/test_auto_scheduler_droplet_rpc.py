@@ -27,7 +27,8 @@ import tvm.testing
 from tvm import auto_scheduler
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.meta_schedule.testing import te_workload
-from tvm.rpc import Server, Tracker
+from tvm.rpc import Server
+from tvm.rpc.tracker import Tracker
 
 from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS
 

@@ -167,9 +167,11 @@ def test_searches_again(measurer):
     tune(task, policy, 12)
     assert (policy.num_explored, policy.num_descended, policy.num_descents) == (3, 9, 1)
     # The second search explores what is left and descends anew; the third has little left to try.
-    for num_descents in (2, 3):
+    for _ in range(2):
+        num_descents = policy.num_descents
         tune(task, policy, 1000)
-        assert (policy.num_explored, policy.num_descents) == (30, num_descents)
+        assert policy.num_explored == 30
+        assert policy.num_descents > num_descents
         assert policy.num_descended > 9
     assert len(set(measurer.programs)) == len(measurer.programs) < 500
 
@@ -349,16 +351,18 @@ def caches(measure_input):
 
 def test_descends_from_several_starts(measurer):
     """The best ones, at most two of the same structure."""
-    for num_starts in (1, 2, 3, 5):
-        measurer.inputs = []
-        measurer.cost = lambda i: tile_cost(i) if caches(i) else 1e-3 + tile_cost(i)
-        policy = make_policy(make_task(), explore_trials=16, params={"num_starts": num_starts})
-        tune(policy.search_task, policy, 1000)
-        assert policy.num_descents == num_starts
+
+    def begun(explore_trials, num_starts):
+        params = {"num_starts": num_starts}
+        policy = make_policy(make_task(), explore_trials=explore_trials, params=params)
+        one_measurer = program_measurer()
+        for num_trials in (explore_trials, 8):
+            policy.continue_search_one_round(num_trials, one_measurer)
+        return policy.num_descents
+
+    assert [begun(16, num_starts) for num_starts in (1, 2, 3, 5)] == [1, 2, 3, 5]
     # The matrix product has a structure without a cache, and two with one.
-    policy = make_policy(make_task(), explore_trials=64, params={"num_starts": 100})
-    tune(policy.search_task, policy, 1000)
-    assert 3 < policy.num_descents <= 6
+    assert 3 < begun(64, num_starts=100) <= 6
 
 
 def test_goes_on_where_it_pays(measurer):
@@ -378,6 +382,28 @@ def test_goes_on_where_it_pays(measurer):
     assert not any(map(caches, descended[:8]))
     assert all(map(caches, descended[-16:]))
     assert min(map(cost, descended)) == pytest.approx(1e-3)
+
+
+def test_carries_parameters_over_to_other_structures(measurer):
+    """The only start has no cache. All programs with a cache but the explored ones are faster."""
+
+    def cost(measure_input):
+        is_explored = len(measurer.inputs) <= 16
+        return tile_cost(measure_input) * (
+            (9 if is_explored else 0.5) if caches(measure_input) else 1
+        )
+
+    measurer.cost = cost
+    task = make_task()
+    policy = make_policy(task, explore_trials=16, params={"num_starts": 1})
+    policy.continue_search_one_round(16, program_measurer())
+    explored = [caches(i) for i in measurer.inputs]
+    assert any(explored) and not all(explored)
+    tune(task, policy, 1000)
+    results = [(i, cost(i)) for i in measurer.inputs[16:]]
+    assert not any(caches(i) for i, _ in results[:8])
+    best, lowest = min(results, key=lambda result: result[1])
+    assert caches(best) and lowest == pytest.approx(0.5e-3)
 
 
 def test_explores_with_a_given_policy(measurer):
@@ -419,9 +445,13 @@ def test_params_reach_the_descent(measurer):
         policy = make_policy(
             task, params={"num_starts": 1, **params}, program_cost_model=RecordingModel(), seed=3
         )
-        tune(task, policy, 1000)
+        one_measurer = program_measurer()
+        moves = set()
+        while policy.phase != "done":
+            policy.continue_search_one_round(8, one_measurer)
+            moves.add(policy.last_move)
         num_descended[name] = policy.num_descended
-        assert (policy.last_move == "") == ("margin" in params)
+        assert (moves == {""}) == ("margin" in params)
     assert num_descended["margin"] < num_descended["radius"]
 
 

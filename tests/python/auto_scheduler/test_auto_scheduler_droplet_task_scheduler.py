@@ -100,8 +100,10 @@ def test_trained_model_evolves_from_the_first_trial_on(
 
     model_file = str(tmp_path / "model.bin")
     task = make_task()
-    (policy,) = tune(auto_scheduler.TaskScheduler([task], callbacks=[]), 16, "droplet.xgb")
-    policy.program_cost_model.save(model_file)
+    tune(auto_scheduler.TaskScheduler([task], callbacks=[]), 16)
+    model = auto_scheduler.XGBModel(verbose_eval=0)
+    model.update(measurer.inputs, list(map(measurer.result, measurer.inputs)))
+    model.save(model_file)
     monkeypatch.setattr(auto_scheduler.task_scheduler, "DropletSearchPolicy", record)
     for given in ({}, {"sample_trials": 5}):
         make_search_policies(name, given, [task], 8, 0, load_model_file=model_file)

@@ -489,6 +489,38 @@ def test_followers_follow():
     assert [extent for extent, _ in loops(state, "B")] == [3, 4]
 
 
+def test_adopt():
+    task, state = exp_add(12)
+    state.split(C, state.stages[C].iters[0], [2, 3])
+    plain = ScheduleCoordinates(task, state)
+    task, state = exp_add(12)
+    state.cache_write(C, "local")
+    (local,) = [i for i, stage in enumerate(state.stages) if stage.op.name == "C.local"]
+    state.split(local, state.stages[local].iters[0], [12, 1])
+    cached = ScheduleCoordinates(task, state)
+    assert plain.structure != cached.structure
+
+    def extents(coordinates, point, name):
+        return [extent for extent, _ in loops(coordinates.state_at(point), name)]
+
+    # The stage and its write cache are the same in this.
+    point = prime_exponents(1, 4, 3) + plain.origin[6:]
+    adopted = cached.adopt(plain, point)
+    assert extents(cached, adopted, "C.local") == [1, 4, 3]
+    assert extents(cached, adopted, "C") == extents(cached, cached.origin, "C") == [12]
+    assert adopted[6:] == cached.origin[6:]
+    assert extents(plain, plain.adopt(cached, cached.origin), "C") == [1, 12, 1]
+    assert plain.adopt(plain, point) == point
+
+    # What has no counterpart stays as it is.
+    for extent, lengths in ((24, [2, 3]), (12, [2, 3, 1])):
+        task, state = exp_add(extent)
+        state.split(C, state.stages[C].iters[0], lengths)
+        other = ScheduleCoordinates(task, state)
+        assert other.adopt(plain, point) == other.origin
+        assert plain.adopt(other, other.origin) == plain.origin
+
+
 def test_unroll():
     task = make_task("norm", "llvm")
     for value, values in ((16, [0, 16, 64, 512]), (7, [0, 7, 16, 64, 512])):
