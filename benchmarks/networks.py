@@ -68,7 +68,7 @@ def parse_args(arguments=None):
         "--seconds",
         type=at_least(3),
         default=1200,
-        help="of a search, in a third of which " "DropletSearchPolicy searches once more",
+        help="of wall-clock time for a search",
     )
     parser.add_argument("--seed", type=at_least(0), default=0, help="of the searches")
     parser.add_argument(

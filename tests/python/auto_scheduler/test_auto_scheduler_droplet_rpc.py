@@ -17,6 +17,8 @@
 """Test DropletSearchPolicy with devices that a tracker hands out."""
 
 import json
+import subprocess
+import sys
 import threading
 import time
 
@@ -122,11 +124,35 @@ def test_a_server_dies(tracker, servers, tmp_path):
     killer.thread.join()
     assert killer.num_batches > 3
     assert policy.num_descended > 0
-    # Every trial has its record, and the other server goes on.
+    # Every trial has its record, and the other server goes on. It may have taken over what the first
+    # one had just been asked to run.
     assert len(errors) == policy.num_explored + policy.num_descended
     assert not any(errors[:16])
-    assert 0 < sum(error != 0 for error in errors) <= 2
+    assert sum(error != 0 for error in errors) <= 2
     assert not any(errors[-8:])
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
+def test_tuning_script(tracker, servers, tmp_path):
+    options = {
+        "workload": "GMM",
+        "target": "llvm -num-cores 2",
+        "num-trials": 12,
+        "rpc-host": "127.0.0.1",
+        "rpc-port": tracker.port,
+        "rpc-key": KEY,
+        "work-dir": tmp_path,
+        "cpu-flush": False,
+        "min-repeat-ms": 10,
+        "search-policy": "droplet.random",
+    }
+    command = [sys.executable, "-m", "tvm.auto_scheduler.testing.tune_te"]
+    command += [f"--{name}={value}" for name, value in options.items()]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Descent 1" in done.stdout
+    assert 0 < len((tmp_path / "GMM.json").read_text().splitlines()) <= 12
 
 
 if __name__ == "__main__":
