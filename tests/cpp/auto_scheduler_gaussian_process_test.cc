@@ -29,11 +29,11 @@ namespace tvm {
 namespace auto_scheduler {
 namespace {
 
-using Points = std::vector<std::vector<int>>;
+using Points = std::vector<std::vector<double>>;
 
 TEST(GaussianProcess, KnowsOnePoint) {
   const GaussianProcess process({{1, 2}}, {7.0});
-  for (const std::vector<int>& point : Points({{1, 2}, {3, 4}, {1000, -1000}})) {
+  for (const std::vector<double>& point : Points({{1, 2}, {3, 4}, {1000, -1000}})) {
     EXPECT_DOUBLE_EQ(process.Predict(point).mean, 7.0);
   }
 }
@@ -42,15 +42,15 @@ TEST(GaussianProcess, FollowsASmoothFunction) {
   auto function = [](int x, int y) { return std::sin(0.3 * x) + 0.1 * y; };
   Points points;
   std::vector<double> values;
-  for (int x = 0; x <= 12; x += 2) {
-    for (int y = 0; y <= 6; y += 2) {
+  for (double x = 0; x <= 12; x += 2) {
+    for (double y = 0; y <= 6; y += 2) {
       points.push_back({x, y});
       values.push_back(function(x, y));
     }
   }
   const GaussianProcess process(points, values);
-  for (int x = 1; x < 12; ++x) {
-    for (int y = 1; y < 6; ++y) {
+  for (double x = 1; x < 12; ++x) {
+    for (double y = 1; y < 6; ++y) {
       EXPECT_NEAR(process.Predict({x, y}).mean, function(x, y), 0.06);
     }
   }
@@ -62,14 +62,14 @@ TEST(GaussianProcess, SmoothsNoise) {
   Points points;
   std::vector<double> values;
   double error = 0;
-  for (int x = 0; x < 60; ++x) {
+  for (double x = 0; x < 60; ++x) {
     points.push_back({x});
     values.push_back(std::sin(0.1 * x) + noise(random));
     error += std::pow(values.back() - std::sin(0.1 * x), 2);
   }
   const GaussianProcess process(points, values);
   double smoothed_error = 0;
-  for (int x = 0; x < 60; ++x) {
+  for (double x = 0; x < 60; ++x) {
     smoothed_error += std::pow(process.Predict({x}).mean - std::sin(0.1 * x), 2);
   }
   EXPECT_LT(smoothed_error, 0.5 * error);
@@ -79,7 +79,7 @@ TEST(GaussianProcess, IsLessSureFarFromWhatItKnows) {
   const GaussianProcess process({{0, 0}, {1, 0}, {0, 1}, {1, 1}}, {1.0, 2.0, 2.5, 3.5});
   double before = process.Predict({0, 0}).deviation;
   EXPECT_GT(before, 0);
-  for (int x = 2; x < 6; ++x) {
+  for (double x = 2; x < 6; ++x) {
     const double deviation = process.Predict({x, 0}).deviation;
     EXPECT_GT(deviation, before);
     before = deviation;

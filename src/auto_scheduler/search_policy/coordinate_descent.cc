@@ -59,6 +59,31 @@ Point Moved(Point point, const Direction& direction, int steps = 1) {
   return point;
 }
 
+/*! \brief The groups of coordinates that steps carry between, such as the tile levels of a prime
+ * factor. */
+std::vector<std::vector<int>> FindLadders(const CoordinateSpace& space) {
+  std::vector<int> group_of(space.upper.size());
+  std::iota(group_of.begin(), group_of.end(), 0);
+  for (const Direction& direction : space.directions) {
+    if (direction.size() == 2 && direction[0].second == -direction[1].second) {
+      const auto [first, second] =
+          std::minmax({group_of[direction[0].first], group_of[direction[1].first]});
+      std::replace(group_of.begin(), group_of.end(), second, first);
+    }
+  }
+  std::map<int, std::vector<int>> groups;
+  for (size_t i = 0; i < group_of.size(); ++i) {
+    groups[group_of[i]].push_back(static_cast<int>(i));
+  }
+  std::vector<std::vector<int>> ladders;
+  for (const auto& [first, coordinates] : groups) {
+    if (coordinates.size() > 1) {
+      ladders.push_back(coordinates);
+    }
+  }
+  return ladders;
+}
+
 int64_t Distance(const Point& from, const Point& to) {
   int64_t distance = 0;
   for (size_t i = 0; i < to.size(); ++i) {
@@ -162,7 +187,7 @@ class CoordinateDescent::Belief {
   Belief(const CoordinateDescent& descent, const Point& base) : descent_(descent) {
     CollectOutcomes(base);
     if (IsTrained()) {
-      by_outcomes_.emplace(points_, log_costs_);
+      by_outcomes_.emplace(embedded_, log_costs_);
       LearnFromPrior();
     }
   }
@@ -208,6 +233,7 @@ class CoordinateDescent::Belief {
     nearest.resize(std::min(nearest.size(), kMaxOutcomes));
     for (const auto& entry : nearest) {
       points_.push_back(*entry.second);
+      embedded_.push_back(descent_.Embed(*entry.second));
       log_costs_.push_back(std::log(descent_.trials_.at(*entry.second).Mean()));
     }
   }
@@ -235,15 +261,15 @@ class CoordinateDescent::Belief {
     for (size_t i = 0; i < points_.size(); ++i) {
       rest.push_back(log_costs_[i] - slope_ * guesses[i]);
     }
-    by_prior_.emplace(points_, rest);
+    by_prior_.emplace(embedded_, rest);
   }
 
   /*! \brief How low the cost may well be. */
-  static double Bound(const GaussianProcess& process, const Point& point) {
+  double Bound(const GaussianProcess& process, const Point& point) const {
     // Below 4, most of a batch goes to steps that change next to nothing, as is known of their
     // like.
     constexpr double kOptimism = 4;
-    const GaussianProcess::Prediction prediction = process.Predict(point);
+    const GaussianProcess::Prediction prediction = process.Predict(descent_.Embed(point));
     return prediction.mean - kOptimism * prediction.deviation;
   }
 
@@ -266,6 +292,7 @@ class CoordinateDescent::Belief {
 
   const CoordinateDescent& descent_;
   std::vector<Point> points_;
+  std::vector<std::vector<double>> embedded_;
   std::vector<double> log_costs_;
   std::optional<GaussianProcess> by_outcomes_;
   /*! \brief What the outcomes are beyond what the prior guesses. */
@@ -297,6 +324,7 @@ CoordinateDescent::CoordinateDescent(CoordinateSpace space, Point start,
     trials_.at(best_).repeat = 0;
   }
 
+  ladders_ = FindLadders(space_);
   // No step longer than the space is one more to try.
   int longest = 1;
   for (int upper : space_.upper) {
@@ -441,6 +469,18 @@ void CoordinateDescent::Plan(Batch* batch) const {
   for (const Point& point : candidates) {
     batch->Add(point, base);
   }
+}
+
+std::vector<double> CoordinateDescent::Embed(const Point& point) const {
+  // Costs depend on how much is inside each level rather than on what a level has itself: a step
+  // between neighboring levels changes one of these sums only.
+  std::vector<double> embedded(point.begin(), point.end());
+  for (const std::vector<int>& ladder : ladders_) {
+    for (size_t i = 1; i < ladder.size(); ++i) {
+      embedded[ladder[i]] += embedded[ladder[i - 1]];
+    }
+  }
+  return embedded;
 }
 
 bool CoordinateDescent::HasNeighbor(const Point& point) const {

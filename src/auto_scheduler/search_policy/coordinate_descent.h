@@ -166,6 +166,9 @@ class CoordinateDescent {
   std::optional<Point> FindChallenger() const;
   void Record(const Point& point, const std::vector<double>& costs);
 
+  /*! \brief Where a point lies for the Gaussian process: points with similar costs should be near
+   * each other. */
+  std::vector<double> Embed(const Point& point) const;
   bool HasNeighbor(const Point& point) const;
   void Plan(Batch* batch) const;
   void PlanConfirmation(const Point& point, Batch* batch) const;
@@ -178,6 +181,8 @@ class CoordinateDescent {
   size_t NumCombinationsTried(const Point& base) const;
 
   CoordinateSpace space_;
+  /*! \brief Coordinates with a constant sum, since steps carry from one of them to another. */
+  std::vector<std::vector<int>> ladders_;
   CoordinateDescentOptions options_;
   Point best_;
   std::map<Point, Trial> trials_;

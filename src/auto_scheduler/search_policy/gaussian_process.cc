@@ -37,17 +37,19 @@ namespace auto_scheduler {
 
 namespace {
 
-double SquaredDistance(const std::vector<int>& a, const std::vector<int>& b) {
+double SquaredDistance(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (size_t i = 0; i < a.size(); ++i) {
-    const double difference = static_cast<double>(a[i]) - b[i];
+    const double difference = a[i] - b[i];
     sum += difference * difference;
   }
   return sum;
 }
 
+/*! \brief The Matern covariance of smoothness 3/2. Latencies are no smooth functions. */
 double Correlation(double squared_distance, double length) {
-  return std::exp(-squared_distance / (2 * length * length));
+  const double scaled = std::sqrt(3 * squared_distance) / length;
+  return (1 + scaled) * std::exp(-scaled);
 }
 
 double Dot(const std::vector<double>& a, const std::vector<double>& b) {
@@ -94,7 +96,7 @@ void Factorize(std::vector<std::vector<double>>* matrix) {
 
 }  // namespace
 
-GaussianProcess::GaussianProcess(std::vector<std::vector<int>> points,
+GaussianProcess::GaussianProcess(std::vector<std::vector<double>> points,
                                  const std::vector<double>& values)
     : points_(std::move(points)) {
   mean_ = Mean(values);
@@ -110,7 +112,7 @@ GaussianProcess::GaussianProcess(std::vector<std::vector<int>> points,
     }
   }
   fit_.log_likelihood = -std::numeric_limits<double>::infinity();
-  for (double length : {1.0, 1.5, 2.0, 3.0, 5.0}) {
+  for (double length : {1.0, 1.5, 2.0, 3.0, 5.0, 8.0}) {
     for (double noise : {0.03, 0.1, 0.3}) {
       Fit fit = FitWith(squared_distances, residuals, length, noise);
       if (fit.log_likelihood > fit_.log_likelihood) {
@@ -146,9 +148,9 @@ GaussianProcess::Fit GaussianProcess::FitWith(const Triangle& squared_distances,
   return fit;
 }
 
-GaussianProcess::Prediction GaussianProcess::Predict(const std::vector<int>& point) const {
+GaussianProcess::Prediction GaussianProcess::Predict(const std::vector<double>& point) const {
   std::vector<double> correlations;
-  for (const std::vector<int>& known : points_) {
+  for (const std::vector<double>& known : points_) {
     correlations.push_back(Correlation(SquaredDistance(point, known), fit_.length));
   }
   const double mean = mean_ + Dot(correlations, fit_.weights);

@@ -19,11 +19,11 @@
 
 /*!
  * \file auto_scheduler/search_policy/gaussian_process.h
- * \brief Regression over points of a discrete space that also tells how sure it is.
+ * \brief Regression over points that also tells how sure it is.
  *
  * Reference:
  * C. E. Rasmussen, C. K. I. Williams. "Gaussian Processes for Machine Learning." (MIT Press 2006),
- * Algorithm 2.1 and Section 5.4.1.
+ * Algorithm 2.1 and Sections 4.2.1 and 5.4.1.
  */
 
 #ifndef TVM_AUTO_SCHEDULER_SEARCH_POLICY_GAUSSIAN_PROCESS_H_
@@ -35,7 +35,7 @@ namespace tvm {
 namespace auto_scheduler {
 
 /*!
- * \brief A Gaussian process with a constant mean and a squared exponential kernel.
+ * \brief A Gaussian process with a constant mean and a Matern kernel of smoothness 3/2.
  *
  * The length scale of the kernel and the noise are those, out of a few, with the highest marginal
  * likelihood. The variance is the most likely one given both.
@@ -53,10 +53,10 @@ class GaussianProcess {
    * \param points The points, at least one, with the same number of coordinates each.
    * \param values Their values.
    */
-  GaussianProcess(std::vector<std::vector<int>> points, const std::vector<double>& values);
+  GaussianProcess(std::vector<std::vector<double>> points, const std::vector<double>& values);
 
   /*! \brief Predict the value at a point. */
-  Prediction Predict(const std::vector<int>& point) const;
+  Prediction Predict(const std::vector<double>& point) const;
 
  private:
   /*! \brief A lower triangular matrix, row by row. */
@@ -76,7 +76,7 @@ class GaussianProcess {
   static Fit FitWith(const Triangle& squared_distances, const std::vector<double>& residuals,
                      double length, double noise);
 
-  std::vector<std::vector<int>> points_;
+  std::vector<std::vector<double>> points_;
   double mean_;
   Fit fit_;
 };
