@@ -124,8 +124,8 @@ def test_a_server_dies(tracker, servers, tmp_path):
     killer.thread.join()
     assert killer.num_batches > 3
     assert policy.num_descended > 0
-    # Every trial has its record, and the other server goes on. It may have taken over what the first
-    # one had just been asked to run.
+    # Every trial has its record, and the other server goes on. It may have taken over what the
+    # first one had just been asked to run.
     assert len(errors) == policy.num_explored + policy.num_descended
     assert not any(errors[:16])
     assert sum(error != 0 for error in errors) <= 2
