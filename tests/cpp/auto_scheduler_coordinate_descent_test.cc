@@ -281,6 +281,41 @@ TEST(CoordinateDescent, DoesNotBelieveAPriorThatIsWrong) {
   EXPECT_EQ(descent.best(), Point({7, 2, 5}));
 }
 
+TEST(CoordinateDescent, AsksThePriorAboutFewPoints) {
+  const Point start(50, 4);
+  size_t num_asked = 0;
+  auto prior = [&](const Points& points) {
+    num_asked += points.size();
+    return Samples(points.size(), 0.0);
+  };
+  CoordinateDescent descent(Axes(Point(50, 9)), start, {1.0, 1.0}, {}, 0, prior);
+  for (int i = 0; i < 10; ++i) {
+    num_asked = 0;
+    const Points batch = descent.Ask(8);
+    EXPECT_EQ(batch.size(), 8);
+    EXPECT_LE(num_asked, 64);  // Of 100 neighbors and many more combinations.
+    for (const Point& point : batch) {
+      descent.Tell(point, {2.0, 2.0});
+    }
+  }
+}
+
+TEST(CoordinateDescent, FindsTheOnlyNeighborsThatThePriorAllows) {
+  const Point start(50, 4);
+  auto is_possible = [&](const Point& point) { return point[37] != start[37]; };
+  auto prior = [&](const Points& points) {
+    Samples guesses;
+    for (const Point& point : points) {
+      guesses.push_back(is_possible(point) ? 0.0 : std::numeric_limits<double>::infinity());
+    }
+    return guesses;
+  };
+  CoordinateDescent descent(Axes(Point(50, 9)), start, {1.0, 1.0}, {}, 0, prior);
+  const Points batch = descent.Ask(8);
+  EXPECT_EQ(batch.size(), 2);
+  EXPECT_TRUE(std::all_of(batch.begin(), batch.end(), is_possible));
+}
+
 TEST(CoordinateDescent, RefusesAPriorThatDoesNotAnswer) {
   CoordinateDescent descent(Axes({9}), {4}, {1.0}, {}, 0, [](const Points&) { return Samples{1}; });
   EXPECT_NE(Refusal([&] { descent.Ask(4); }).find("2 points"), std::string::npos);

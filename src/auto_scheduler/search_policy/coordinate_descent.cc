@@ -46,7 +46,8 @@ namespace {
 /*! \brief Once all neighbors of a point are tried, it is a minimum after this many combinations. */
 constexpr size_t kMaxCombinations = 16;
 
-/*! \brief The number of combinations that the prior is asked about. */
+/*! \brief The prior may take long, so it is asked about this many neighbors and combinations. */
+constexpr size_t kMaxNeighbors = 32;
 constexpr size_t kMaxCandidates = 16;
 
 Point Moved(Point point, const Direction& direction, int steps = 1) {
@@ -451,7 +452,8 @@ void CoordinateDescent::Plan(Batch* batch) const {
   // Most challengers are confirmed, so there is no use in waiting before going on from there.
   const Point& base = challenger ? *challenger : best_;
   const Belief belief(*this, base);
-  std::vector<Point> candidates = UntriedNeighbors(base);
+  std::vector<Point> candidates =
+      PossibleNeighbors(base, belief, std::max(batch->room(), kMaxNeighbors));
   const std::set<Point> neighbors(candidates.begin(), candidates.end());
   if (!candidates.empty() || NumCombinationsTried(base) < kMaxCombinations) {
     const std::vector<Point> combinations = Combinations(base, belief);
@@ -510,17 +512,26 @@ std::vector<Point> CoordinateDescent::Neighbors(const Point& base) const {
   return neighbors;
 }
 
-std::vector<Point> CoordinateDescent::UntriedNeighbors(const Point& base) const {
-  std::vector<Point> neighbors = Neighbors(base);
-  neighbors.erase(std::remove_if(neighbors.begin(), neighbors.end(),
-                                 [this](const Point& point) { return !IsUntried(point); }),
-                  neighbors.end());
-  const std::vector<double> guesses = Guesses(neighbors);
+std::vector<Point> CoordinateDescent::PossibleNeighbors(const Point& base, const Belief& belief,
+                                                        size_t number) const {
+  std::vector<Point> untried = Neighbors(base);
+  untried.erase(std::remove_if(untried.begin(), untried.end(),
+                               [this](const Point& point) { return !IsUntried(point); }),
+                untried.end());
+  if (belief.IsTrained()) {
+    untried = belief.MostPromisingByOutcomes(untried, untried.size());
+  }
   std::vector<Point> possible;
-  for (size_t i = 0; i < neighbors.size(); ++i) {
-    if (std::isfinite(guesses[i])) {
-      possible.push_back(neighbors[i]);
+  for (size_t begin = 0; begin < untried.size() && possible.size() < number;) {
+    const size_t end = std::min(begin + number - possible.size(), untried.size());
+    const std::vector<Point> asked(untried.begin() + begin, untried.begin() + end);
+    const std::vector<double> guesses = Guesses(asked);
+    for (size_t i = 0; i < asked.size(); ++i) {
+      if (std::isfinite(guesses[i])) {
+        possible.push_back(asked[i]);
+      }
     }
+    begin = end;
   }
   return possible;
 }

@@ -176,7 +176,9 @@ class CoordinateDescent {
   std::vector<double> Guesses(const std::vector<Point>& points) const;
   /*! \brief The points within the radius, and those that a step leads to beyond the bounds. */
   std::vector<Point> Neighbors(const Point& base) const;
-  std::vector<Point> UntriedNeighbors(const Point& base) const;
+  /*! \brief The most promising neighbors that were not tried and can be, at most `number`. */
+  std::vector<Point> PossibleNeighbors(const Point& base, const Belief& belief,
+                                       size_t number) const;
   std::vector<Point> Combinations(const Point& base, const Belief& belief) const;
   size_t NumCombinationsTried(const Point& base) const;
 

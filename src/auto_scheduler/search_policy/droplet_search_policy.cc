@@ -341,6 +341,8 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure
 void DropletSearchPolicyNode::BeginDescents() {
   // Programs of one structure often lead to the same minimum.
   constexpr int kMaxStartsOfStructure = 2;
+  // To read the coordinates of all programs of a long log would take long.
+  constexpr size_t kMaxPrograms = 256;
   std::vector<std::pair<double, std::string>> programs;
   for (const auto& [program, measured] : measured_) {
     if (!measured.costs.empty()) {
@@ -348,6 +350,7 @@ void DropletSearchPolicyNode::BeginDescents() {
     }
   }
   std::sort(programs.begin(), programs.end());
+  programs.resize(std::min(programs.size(), kMaxPrograms));
   if (!programs.empty()) {
     PrintTitle("Descend", verbose);
   }
