@@ -1,0 +1,131 @@
+# Licensed to the Apache Software Foundation (ASF) under one
+# or more contributor license agreements.  See the NOTICE file
+# distributed with this work for additional information
+# regarding copyright ownership.  The ASF licenses this file
+# to you under the Apache License, Version 2.0 (the
+# "License"); you may not use this file except in compliance
+# with the License.  You may obtain a copy of the License at
+#
+#   http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing,
+# software distributed under the License is distributed on an
+# "AS IS" BASIS, WITHOUT WARRANTIES OR CONDITIONS OF ANY
+# KIND, either express or implied.  See the License for the
+# specific language governing permissions and limitations
+# under the License.
+"""Compare the winners of contests with oneDNN, on the same kernels, machine and threads.
+
+oneDNN runs through PyTorch, which is no requirement of anything else here: install its CPU build
+into the environment first. Results and a table go to the folder of the contests.
+"""
+
+import argparse
+import json
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+import contest_report
+import machine
+import onednn_latency
+import winners
+from result_files import describe_origin, write_json
+
+import numpy as np
+import torch
+
+NUM_PROCESSES = 5
+
+
+def parse_args():
+    """Read the options.
+
+    Returns
+    -------
+    args : argparse.Namespace
+        The options.
+    """
+    parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS)
+    parser.add_argument("folder", type=Path, help="the output of kernels.py")
+    args = parser.parse_args()
+    args.contests = sorted(args.folder.glob("*-seed*.json"))
+    if not args.contests:
+        sys.exit(f"{args.folder} does not hold the results of any contest.")
+    return args
+
+
+def compare(contest, target):
+    """Measure the winners of a contest and oneDNN, in fresh processes that take turns.
+
+    Parameters
+    ----------
+    contest : Dict[str, object]
+        The results of the contest.
+    target : tvm.target.Target
+        The target.
+
+    Returns
+    -------
+    latencies : Dict[str, List[float]]
+        The latencies in seconds of `droplet`, `sketch` and `onednn`, a median for each process.
+    """
+    job = {"kernel": contest["kernel"], "target": str(target), "seed": contest["seed"]}
+    job["records"] = {
+        name: json.dumps(contest["winners"][name]["record"]) for name in ("droplet", "sketch")
+    }
+    latencies = defaultdict(list)
+    for _ in range(NUM_PROCESSES):
+        for script in (winners.__file__, onednn_latency.__file__):
+            for name, samples in winners.run_in_process(script, job).items():
+                latencies[name].append(float(np.median(samples)))
+    return latencies
+
+
+def table(results):
+    """The results as a table in Markdown.
+
+    Parameters
+    ----------
+    results : List[Dict[str, object]]
+        Those of each contest.
+
+    Returns
+    -------
+    text : str
+        The table.
+    """
+    names = ("droplet", "sketch", "onednn")
+    rows = [["kernel", "seed", *(f"{name} ms" for name in names), "droplet/onednn"]]
+    for result in results:
+        medians = [np.median(result["latencies"][name]) for name in names]
+        row = [result["kernel"], str(result["seed"])]
+        row += [f"{median * 1e3:.4f}" for median in medians]
+        rows.append([*row, f"{medians[0] / medians[2]:.3f}"])
+    return "\n".join(contest_report.markdown(rows))
+
+
+def main():
+    """Compare all contests of a folder."""
+    args = parse_args()
+    num_cores = machine.use_all_cores()
+    target = machine.detect_target()
+    results = []
+    for path in args.contests:
+        contest = contest_report.read(path)
+        if contest["kernel"] not in onednn_latency.FUNCTIONS:
+            continue
+        print(f"{contest['kernel']}, seed {contest['seed']} ...", flush=True)
+        latencies = compare(contest, target)
+        kept = {name: contest[name] for name in ("kernel", "seed")}
+        results.append({**kept, "latencies": latencies})
+    origin = describe_origin(target, num_cores)
+    origin["versions"]["torch"] = torch.__version__
+    write_json(args.folder / "onednn.json", {"results": results, **origin})
+    text = table(results)
+    (args.folder / "onednn.md").write_text(text + "\n")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
