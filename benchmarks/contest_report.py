@@ -16,14 +16,16 @@
 # under the License.
 """Report contests: a table and two plots."""
 
-import json
-import sys
 from collections import defaultdict
+
+from result_files import origins_of, read_result, read_results
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+# Some that every contest has.
+FIELDS = {"settings", "contenders", "winners"}
 # Of Okabe and Ito's palette, which the color-blind can tell apart.
 COLORS = {"droplet": "#0072B2", "sketch": "#E69F00", "sketch+": "#009E73"}
 RIVAL_COLORS = {"sketch": "#E69F00", "sketch@droplet": "#CC79A7", "sketch+": "#009E73"}
@@ -62,13 +64,23 @@ def read(path):
     result : Dict[str, object]
         The results.
     """
-    try:
-        result = json.loads(path.read_text())
-    except ValueError:
-        result = None
-    if not isinstance(result, dict) or not {"settings", "contenders", "winners"} <= set(result):
-        sys.exit(f"{path} does not hold the results of a contest: move it away.")
-    return result
+    return read_result(path, "contest", FIELDS)
+
+
+def read_all(folder):
+    """Read the results of all contests of a folder. Exits if there is none.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+
+    Returns
+    -------
+    results : List[Dict[str, object]]
+        The results.
+    """
+    return read_results(folder, "*-seed*.json", "contest", FIELDS)
 
 
 def write(folder):
@@ -79,9 +91,7 @@ def write(folder):
     folder : Path
         The folder.
     """
-    results = [read(path) for path in sorted(folder.glob("*-seed*.json"))]
-    if not results:
-        sys.exit(f"{folder} does not hold the results of any contest.")
+    results = read_all(folder)
     results.sort(key=lambda result: (result["kernel"], result["seed"]))
     text = table(results)
     (folder / "table.md").write_text(text + "\n")
@@ -221,10 +231,7 @@ def table(results):
     lines = []
     for title, rows in sections:
         lines += [f"### {title}", "", *markdown(rows), ""]
-    machines = {
-        "{cpu}, {threads} threads, `{target}`".format(**result["machine"]) for result in results
-    }
-    commits = {result["versions"]["commit"] for result in results}
+    machines, commits = origins_of(results)
     settings = {
         "{explore_trials} + {descend_trials} trials of droplet against {sketch_trials} of "
         "sketch".format(**result["settings"])

@@ -16,15 +16,15 @@
 # under the License.
 """Tables and plots of tuned networks."""
 
-import json
-import sys
-
 from contest_report import COLORS, geometric_mean, markdown
 from network_latency import UNTUNED
+from result_files import origins_of, read_results
 
 import numpy as np
 from matplotlib.figure import Figure
 
+# Some that every network has.
+FIELDS = {"settings", "searches", "latencies"}
 REFERENCE = "sketch"
 NAMES = (REFERENCE, "droplet", "droplet-third")
 STYLES = {
@@ -46,28 +46,6 @@ NOTES = """\
 - What is measured after the time of a search does not count."""
 
 
-def read(path):
-    """Read the results of a network. Exits if the file does not hold any.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-
-    Returns
-    -------
-    result : Dict[str, object]
-        The results.
-    """
-    try:
-        result = json.loads(path.read_text())
-    except ValueError:
-        result = None
-    if not isinstance(result, dict) or not {"settings", "searches", "latencies"} <= set(result):
-        sys.exit(f"{path} does not hold the results of a network: move it away.")
-    return result
-
-
 def write(folder):
     """Write and print the report of a folder's networks.
 
@@ -76,9 +54,7 @@ def write(folder):
     folder : Path
         The folder.
     """
-    results = [read(path) for path in sorted(folder.glob("*-network.json"))]
-    if not results:
-        sys.exit(f"{folder} does not hold the results of any network.")
+    results = read_results(folder, "*-network.json", "network", FIELDS)
     text = table(results)
     (folder / "table.md").write_text(text + "\n")
     print(f"\n{text}\n")
@@ -105,10 +81,7 @@ def table(results):
         ("What the searches took", search_rows(results)),
     ):
         lines += [f"### {title}", "", *markdown(rows), ""]
-    machines = {
-        "{cpu}, {threads} threads, `{target}`".format(**result["machine"]) for result in results
-    }
-    commits = {result["versions"]["commit"] for result in results}
+    machines, commits = origins_of(results)
     lines += [NOTES]
     lines += [f"- {'; '.join(sorted(facts))}" for facts in (machines, commits)]
     return "\n".join(lines)

@@ -22,7 +22,6 @@ into the environment first. Results and a table go to the folder of the contests
 
 import argparse
 import json
-import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -48,11 +47,7 @@ def parse_args():
     """
     parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS)
     parser.add_argument("folder", type=Path, help="the output of kernels.py")
-    args = parser.parse_args()
-    args.contests = sorted(args.folder.glob("*-seed*.json"))
-    if not args.contests:
-        sys.exit(f"{args.folder} does not hold the results of any contest.")
-    return args
+    return parser.parse_args()
 
 
 def compare(contest, target):
@@ -111,8 +106,7 @@ def main():
     num_cores = machine.use_all_cores()
     target = machine.detect_target()
     results = []
-    for path in args.contests:
-        contest = contest_report.read(path)
+    for contest in contest_report.read_all(args.folder):
         if contest["kernel"] not in onednn_latency.FUNCTIONS:
             continue
         print(f"{contest['kernel']}, seed {contest['seed']} ...", flush=True)

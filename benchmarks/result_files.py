@@ -14,11 +14,12 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""What every file of results says of its origin, and how it is written."""
+"""What every file of results says of its origin, and how it is written and read."""
 
 import json
 import platform
 import subprocess
+import sys
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -115,3 +116,73 @@ def write_json(path, content):
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(content) + "\n")
     unfinished.replace(path)
+
+
+def read_result(path, kind, fields):
+    """Read a file of results. Exits if it does not hold any.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    kind : str
+        What the results are of.
+    fields : Set[str]
+        Some that they have.
+
+    Returns
+    -------
+    result : Dict[str, object]
+        The results.
+    """
+    try:
+        result = json.loads(path.read_text())
+    except ValueError:
+        result = None
+    if not isinstance(result, dict) or not fields <= set(result):
+        sys.exit(f"{path} does not hold the results of a {kind}: move it away.")
+    return result
+
+
+def read_results(folder, pattern, kind, fields):
+    """Read all files of results in a folder. Exits if there is none.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    pattern : str
+        That of the files' names.
+    kind : str
+        What the results are of.
+    fields : Set[str]
+        Some that they have.
+
+    Returns
+    -------
+    results : List[Dict[str, object]]
+        The results, sorted by the files' names.
+    """
+    results = [read_result(path, kind, fields) for path in sorted(folder.glob(pattern))]
+    if not results:
+        sys.exit(f"{folder} does not hold the results of any {kind}.")
+    return results
+
+
+def origins_of(results):
+    """The machines and the commits that results are from.
+
+    Parameters
+    ----------
+    results : List[Dict[str, object]]
+        The results.
+
+    Returns
+    -------
+    origins : Tuple[Set[str], Set[str]]
+        Descriptions of the machines, and the commits.
+    """
+    machines = {
+        "{cpu}, {threads} threads, `{target}`".format(**result["machine"]) for result in results
+    }
+    return machines, {result["versions"]["commit"] for result in results}
