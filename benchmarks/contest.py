@@ -283,8 +283,8 @@ class Contest:
     def cost_model(self):
         """An untrained cost model."""
         # By default it guesses until it has 100 samples. Here it is to guide from the second round,
-        # and from the first descent.
-        num_warmup = min(SKETCH_ROUND, self.settings.explore_trials) // 2
+        # and once DropletSearchPolicy has sampled its first programs.
+        num_warmup = min(SKETCH_ROUND, self.settings.explore_trials) // 3
         return auto_scheduler.XGBModel(
             num_warmup_sample=num_warmup, seed=self.seed + 1, verbose_eval=0
         )

@@ -46,21 +46,21 @@ class DropletSearchPolicy(SearchPolicy):
         what the descent tries, and learns from all programs that are measured. By default the cost
         model of `explore_policy` if that is a SketchPolicy, otherwise RandomModel(). XGBModel knows
         nothing until it has more than `num_warmup_sample` samples: choose fewer than
-        `explore_trials`.
+        `sample_trials`.
     params : Optional[Dict[str, Any]]
         Parameters of the search policy. See `DEFAULT_PARAMS` below for their default values.
 
         explore_trials : int
             The number of programs to explore before descending, at least 0. Programs that were
-            preloaded count. A search with a given number of trials spends at most a quarter
-            of them on exploring, unless it finds no valid program. A search in rounds, such as that
-            of TaskScheduler, cannot know how many trials will come: choose a number that suits
-            them.
+            preloaded count. A search with a given number of trials spends at most three eighths
+            of them on exploring, unless it finds no valid program. A search in rounds, such as
+            that of TaskScheduler, cannot know how many trials will come: choose a number that
+            suits them.
         sample_trials : int
             How many of the first programs to explore are sampled only, at least 0. After that,
-            SketchPolicy's evolutionary search takes part. It takes most of the time of exploring,
-            and until the cost model has learned something, it moves at random. Set this to 0 if the
-            cost model is trained already. Not accepted together with `explore_policy`.
+            SketchPolicy's evolutionary search takes part, for which the cost model should have
+            learned something. Set this to 0 if it is trained already. Not accepted together with
+            `explore_policy`.
         num_starts : int
             The number of programs to descend from at first, at least 1. They are the best ones, at
             most two of the same structure. When a descent stalls, its tile sizes and unrolling are
@@ -79,7 +79,8 @@ class DropletSearchPolicy(SearchPolicy):
             one sample. Before such a gain counts, both programs are measured once more.
 
         All other parameters are those of SketchPolicy, see `SketchPolicy.DEFAULT_PARAMS`. They are
-        passed on to the exploring policy, and are not accepted together with `explore_policy`.
+        passed on to the exploring policy, and are not accepted together with `explore_policy`. Its
+        evolutionary search is shorter by default, since the descent does what is left to do.
     explore_policy : Optional[SearchPolicy]
         The policy that explores, made for the same task. By default a SketchPolicy with
         `program_cost_model`, `params` and `seed`.
@@ -113,11 +114,13 @@ class DropletSearchPolicy(SearchPolicy):
 
     DEFAULT_PARAMS = {
         "explore_trials": 300,
-        "sample_trials": 64,
-        "num_starts": 4,
+        "sample_trials": 24,
+        "num_starts": 2,
         "radius": 1,
         "p_value": 0.05,
         "margin": 0.01,
+        "evolutionary_search_population": 512,
+        "evolutionary_search_num_iters": 2,
     }
 
     def __init__(
@@ -130,11 +133,10 @@ class DropletSearchPolicy(SearchPolicy):
         verbose=1,
         init_search_callbacks=None,
     ):
-        accepted = dict(self.DEFAULT_PARAMS)
-        if explore_policy is None:
-            accepted.update(SketchPolicy.DEFAULT_PARAMS)
-        else:
-            del accepted["sample_trials"]
+        accepted = {**SketchPolicy.DEFAULT_PARAMS, **self.DEFAULT_PARAMS}
+        if explore_policy is not None:
+            about_exploring = {"sample_trials", *SketchPolicy.DEFAULT_PARAMS}
+            accepted = {key: accepted[key] for key in accepted.keys() - about_exploring}
         for key, value in (params or {}).items():
             _check_param(key, value, accepted)
 
@@ -163,10 +165,10 @@ def explore_trials_per_task(num_measure_trials, num_tasks):
     Returns
     -------
     explore_trials : int
-        A quarter of what a task gets on average, and no more than alone.
+        Three eighths of what a task gets on average, and no more than alone.
     """
-    quarter = max(1, num_measure_trials // num_tasks // 4)
-    return min(DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], quarter)
+    share = max(1, num_measure_trials // num_tasks * 3 // 8)
+    return min(DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], share)
 
 
 def _check_param(key, value, accepted):

@@ -190,7 +190,7 @@ State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping
   }
   const String& workload_key = search_task->workload_key;
   explore_budget_ =
-      std::min<int64_t>(max_explore_trials_, num_explored + (num_measure_trials + 3LL) / 4);
+      std::min<int64_t>(max_explore_trials_, num_explored + (num_measure_trials * 3LL + 7) / 8);
   // Descend anew from the best programs: what an earlier search measured is not measured again.
   descents_.clear();
   measurer->Reset();

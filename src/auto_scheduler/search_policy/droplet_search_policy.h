@@ -56,7 +56,7 @@ namespace auto_scheduler {
  */
 struct DropletParamKey {
   /*! \brief The number of programs to explore before descending. Measured programs that were
-   * preloaded count. In `Search`, at most a quarter of the trials are spent on exploring,
+   * preloaded count. In `Search`, at most three eighths of the trials are spent on exploring,
    * unless no valid program is found. */
   static constexpr const char* explore_trials = "explore_trials";
   /*! \brief The number of programs to explore by sampling alone, before SketchPolicy's evolutionary

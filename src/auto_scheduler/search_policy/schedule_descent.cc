@@ -56,9 +56,8 @@ ScheduleDescent::ScheduleDescent(SearchTask task, CostModel cost_model, DescentS
       points_({{std::move(start.program), coordinates_->origin()}}),
       walk_(
           coordinates_->space(), coordinates_->origin(), start.costs, options, seed,
-          cost_model_->IsInstance<RandomModelNode>()
-              ? Prior()
-              : [this](const std::vector<Point>& points) { return PredictLogCosts(points); }),
+          HasLearned() ? [this](const std::vector<Point>& points) { return PredictLogCosts(points); }
+                       : Prior()),
       lowest_cost_(Mean(start.costs)),
       last_best_(coordinates_->origin()) {}
 
@@ -107,6 +106,15 @@ void ScheduleDescent::Learn(const std::vector<Candidate>& candidates,
     last_move_ = coordinates_->Describe(last_best_, walk_.best());
     last_best_ = walk_.best();
   }
+}
+
+bool ScheduleDescent::HasLearned() const {
+  const State start = coordinates_->StateAt(coordinates_->origin());
+  std::vector<float> first;
+  std::vector<float> second;
+  cost_model_->Predict(task_, {start}, &first);
+  cost_model_->Predict(task_, {start}, &second);
+  return first == second;
 }
 
 const Candidate& ScheduleDescent::CandidateAt(const Point& point) {

@@ -78,7 +78,7 @@ class ScheduleDescent {
   /*!
    * \brief The constructor.
    * \param task The task that the programs belong to.
-   * \param cost_model Tells which programs to try first, unless it is a RandomModel.
+   * \param cost_model Tells which programs to try first, if it has learned something by now.
    * \param start The program to descend from.
    * \param options The options of the walk.
    * \param seed The seed of the walk.
@@ -129,6 +129,9 @@ class ScheduleDescent {
 
  private:
   const Candidate& CandidateAt(const Point& point);
+  /*! \brief Whether the cost model knows something: while it guesses, as an XGBModel with few
+   * samples does, it does not say the same twice. */
+  bool HasLearned() const;
   std::vector<double> PredictLogCosts(const std::vector<Point>& points);
 
   SearchTask task_;

@@ -102,7 +102,7 @@ def test_keeps_the_budget(measurer, trials):
     policy = make_policy(task, explore_trials=300)
     tune(task, policy, trials)
     assert len(measurer.inputs) == trials
-    assert policy.num_explored == -(-trials // 4)
+    assert policy.num_explored == (3 * trials + 7) // 8
 
 
 @pytest.mark.parametrize("trials", [0, 1])
@@ -157,22 +157,22 @@ def test_resuming_explores_what_is_left(measurer, tmp_path):
     )
     assert policy.num_explored == 20
     tune(task, policy, 20)
-    # A quarter of the new trials, however many came before.
-    assert (policy.num_explored, policy.num_descended) == (25, 15)
+    # Three eighths of the new trials, however many came before.
+    assert (policy.num_explored, policy.num_descended) == (28, 12)
 
 
 def test_searches_again(measurer):
     task = make_task()
     policy = make_policy(task, explore_trials=30, params={"num_starts": 1})
     tune(task, policy, 12)
-    assert (policy.num_explored, policy.num_descended, policy.num_descents) == (3, 9, 1)
+    assert (policy.num_explored, policy.num_descended, policy.num_descents) == (5, 7, 1)
     # The second search explores what is left and descends anew; the third has little left to try.
     for _ in range(2):
         num_descents = policy.num_descents
         tune(task, policy, 1000)
         assert policy.num_explored == 30
         assert policy.num_descents > num_descents
-        assert policy.num_descended > 9
+        assert policy.num_descended > 7
     assert len(set(measurer.programs)) == len(measurer.programs) < 500
 
 
@@ -374,7 +374,7 @@ def test_goes_on_where_it_pays(measurer):
 
     measurer.cost = cost
     task = make_task()
-    policy = make_policy(task, explore_trials=16)
+    policy = make_policy(task, explore_trials=16, params={"num_starts": 4})
     tune(task, policy, 16 * 8)
     explored, descended = measurer.inputs[:16], measurer.inputs[16:]
     best = min(explored, key=cost)
@@ -544,6 +544,25 @@ def test_cost_model_orders_the_descent(measurer):
     assert max(guided) <= 8e-3
 
 
+def test_a_cost_model_that_guesses_is_not_asked(measurer):
+    class GuessingModel(RecordingModel):
+        num_asked = 0
+
+        def predict(self, task, states):
+            self.num_asked += len(states)
+            return np.random.uniform(0.5, 1, len(states))
+
+    model = GuessingModel()
+    policy = make_policy(make_task(), program_cost_model=model)
+    while policy.num_explored < 8:
+        policy.continue_search_one_round(4, program_measurer())
+    model.num_asked = 0
+    for _ in range(3):
+        policy.continue_search_one_round(8, program_measurer())
+    # Each descent asks twice about its start, to see whether the answer stays the same.
+    assert 0 < model.num_asked == 2 * policy.num_descents
+
+
 def test_callbacks_and_log(measurer, tmp_path):
     log = str(tmp_path / "log.json")
     calls = []
@@ -687,7 +706,7 @@ def test_real_search(tmp_path):
         search_policy=policy,
     )
     records = list(auto_scheduler.load_records(log))
-    assert len(records) == 10 and policy.num_descended == 7
+    assert len(records) == 10 and policy.num_descended == 6
     assert all(result.error_no == 0 for _, result in records)
 
     sch, args = task.apply_best(log)
