@@ -29,7 +29,7 @@ from dataclasses import asdict
 
 import contest_report
 from contest import Settings, hold_contest
-from machine import detect_target, measure_options, use_all_cores
+from machine import GPU_TARGETS, detect_gpu, detect_target, measure_options, use_all_cores
 from options import at_least, make_folder
 from result_files import describe_origin, write_json
 from workers import keep_workers
@@ -46,7 +46,7 @@ DEFAULT_KERNELS = (
     "softmax",
 )
 QUICK_KERNELS = ("matmul", "softmax")
-DEFAULT_SETTINGS = Settings(explore_trials=32, descend_trials=96, sketch_trials=512)
+DEFAULT_SETTINGS = Settings(explore_trials=48, descend_trials=80, sketch_trials=512)
 QUICK_SETTINGS = Settings(explore_trials=16, descend_trials=32, sketch_trials=64)
 
 
@@ -66,6 +66,7 @@ def parse_args(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS)
     parser.add_argument("--output", type=make_folder, default="build/kernels", help="a folder")
     parser.add_argument("--kernels", nargs="+", choices=KERNELS)
+    parser.add_argument("--target", choices=("llvm", *GPU_TARGETS), default="llvm")
     parser.add_argument("--seeds", nargs="+", type=at_least(0), default=[0])
     parser.add_argument("--explore-trials", type=at_least(1), help="of DropletSearchPolicy")
     parser.add_argument("--descend-trials", type=at_least(1), help="of DropletSearchPolicy")
@@ -89,7 +90,8 @@ def parse_args(arguments=None):
 
 
 def contests_to_hold(args):
-    """The contests that are not finished yet. Exits if one was held with other settings.
+    """The contests that are not finished yet. Exits if one was held with other settings, or for a
+    target of another kind.
 
     Parameters
     ----------
@@ -108,7 +110,10 @@ def contests_to_hold(args):
             if not path.exists():
                 contests.append((name, seed, path))
                 continue
-            found, wanted = contest_report.read(path)["settings"], asdict(args.settings)
+            result = contest_report.read(path)
+            kind = result["machine"]["target"].partition(" ")[0]
+            found = {**result["settings"], "target": kind}
+            wanted = {**asdict(args.settings), "target": args.target}
             if found != wanted:
                 sys.exit(f"{path} was made with {found}, not with {wanted}: name another --output.")
             print(f"{name}, seed {seed}: finished already, see {path}")
@@ -133,7 +138,7 @@ def hold(contests, args):
         The options.
     """
     num_cores = use_all_cores()
-    target = detect_target()
+    target = detect_target() if args.target == "llvm" else detect_gpu(args.target)
     keep_workers()
     signal.signal(signal.SIGINT, leave)
     for name, seed, path in contests:

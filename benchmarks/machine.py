@@ -14,9 +14,10 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""This machine as a place to tune on: its target, its cores, and how candidates are measured."""
+"""This machine as a place to tune on: its targets, its cores, and how candidates are measured."""
 
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -25,6 +26,11 @@ os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # nothing here needs schedules
 import tvm
 from tvm import auto_scheduler
 from tvm.target import codegen
+
+# Of an OpenCL device, TVM takes this from the environment, and warns of its own default of 1.
+os.environ.setdefault("TVM_OPENCL_WARP_SIZE", "32")
+
+GPU_TARGETS = ("cuda", "opencl")
 
 # The extensions of x86 that generated code uses; a virtual machine may hide some of them.
 _VECTOR_EXTENSIONS = ("amx", "avx", "f16c", "fma", "gfni", "sse", "ssse", "va", "vp")
@@ -55,6 +61,38 @@ def _hidden_extensions(target):
     return sorted(
         f"-{name}" for name in missing if name in expected and name.startswith(_VECTOR_EXTENSIONS)
     )
+
+
+def detect_gpu(kind):
+    """Find the GPU of this machine. Exits if there is none, or if TVM cannot use it.
+
+    Parameters
+    ----------
+    kind : str
+        One of `GPU_TARGETS`.
+
+    Returns
+    -------
+    target : tvm.target.Target
+        The target.
+    """
+    if not tvm.runtime.enabled(kind):
+        sys.exit(
+            f"This TVM was built without its {kind} runtime: "
+            f"cmake --preset {kind} && cmake --build --preset {kind}"
+        )
+    device = tvm.device(kind)
+    try:
+        exists = device.exist
+    except tvm.error.TVMError:  # there is no driver
+        exists = False
+    if not exists:
+        sys.exit(f"This machine has no {kind} device, or no driver for it.")
+    if kind == "opencl":
+        return tvm.target.Target(kind)
+    if shutil.which("nvcc") is None:
+        sys.exit("TVM compiles with nvcc, which is not in PATH.")
+    return tvm.target.Target(f"cuda -arch=sm_{device.compute_version.replace('.', '')}")
 
 
 def use_all_cores():

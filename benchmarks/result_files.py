@@ -73,7 +73,9 @@ def describe_machine(target, num_cores):
         if line.startswith("model name")
     ]
     cpu = models[0] if models else platform.machine()
-    return {"cpu": cpu, "threads": num_cores, "target": str(target)}
+    device = tvm.device(target.kind.name)
+    gpu = {} if device == tvm.cpu() else {"device": str(device.device_name)}
+    return {"cpu": cpu, **gpu, "threads": num_cores, "target": str(target)}
 
 
 def describe_versions():

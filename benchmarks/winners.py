@@ -149,9 +149,10 @@ def _measure(job):
     task = kernel.task(target)
     programs = {}
     timers = {}
+    device = tvm.device(target.kind.name)
     arrays = kernel.random_inputs(job["seed"])
     expected = kernel.reference(*arrays)
-    buffers = [tvm.nd.array(array) for array in (*arrays, np.zeros_like(expected))]
+    buffers = [tvm.nd.array(array, device) for array in (*arrays, np.zeros_like(expected))]
     for name, record in job["records"].items():
         measured, _ = load_record_from_string(record)
         programs[name] = str(task.compute_dag.infer_bound_from_state(measured.state))
@@ -160,7 +161,7 @@ def _measure(job):
             built = tvm.build(*schedule, target=target)
             _check(f"{kernel.name}, {name}", built, buffers, expected)
             timers[programs[name]] = built.time_evaluator(
-                built.entry_name, tvm.cpu(), number=1, min_repeat_ms=50
+                built.entry_name, device, number=1, min_repeat_ms=50
             )
 
     samples = {program: [] for program in timers}

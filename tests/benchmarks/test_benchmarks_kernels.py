@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 import contest
 import contest_report
 import kernels
+import machine
 import winners
 from workloads import KERNELS, relative_error
 
@@ -185,16 +186,23 @@ def test_finished_contests_are_skipped(tmp_path, capsys):
     assert "matmul, seed 1: finished already" in capsys.readouterr().out
 
 
-def test_contests_with_other_settings_are_refused(tmp_path):
+@pytest.mark.parametrize("option, value", [("--sketch-trials", "71"), ("--target", "opencl")])
+def test_contests_with_other_settings_are_refused(tmp_path, option, value):
     (tmp_path / "matmul-seed0.json").write_text(json.dumps(make_result()))
-    args = parse(tmp_path, "--sketch-trials", "71", "--kernels", "matmul")
-    with pytest.raises(SystemExit, match=r"matmul-seed0\.json was made with .* not with .*71"):
+    args = parse(tmp_path, option, value, "--kernels", "matmul")
+    with pytest.raises(SystemExit, match=rf"matmul-seed0\.json was made with .* not with .*{value}"):
         kernels.contests_to_hold(args)
+
+
+def test_gpu_without_a_runtime(monkeypatch):
+    monkeypatch.setattr(tvm.runtime, "enabled", lambda kind: False)
+    with pytest.raises(SystemExit, match="without its opencl runtime: cmake --preset opencl"):
+        machine.detect_gpu("opencl")
 
 
 def test_options(tmp_path):
     args = kernels.parse_args(["--output", str(tmp_path)])
-    assert args.settings == contest.Settings(32, 96, 512)
+    assert args.settings == contest.Settings(48, 80, 512)
     assert len(args.kernels) == 8
     args = kernels.parse_args(["--output", str(tmp_path), "--quick", "--sketch-trials", "7"])
     assert args.settings == contest.Settings(16, 32, 7)
