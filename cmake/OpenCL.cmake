@@ -28,7 +28,3 @@ set_target_properties(opencl PROPERTIES
 target_include_directories(opencl SYSTEM PRIVATE "${TVM_TREE}/3rdparty/OpenCL-Headers")
 target_link_libraries(opencl PUBLIC tvm_base)
 target_link_libraries(tvm PUBLIC opencl)
-# The function that makes modules of the code takes the place of the base library's, which does not
-# know how to run them. All else stays hidden, as that of our own sources.
-target_link_options(tvm PRIVATE "LINKER:--version-script=${PROJECT_SOURCE_DIR}/cmake/opencl.map")
-set_property(TARGET tvm APPEND PROPERTY LINK_DEPENDS "${PROJECT_SOURCE_DIR}/cmake/opencl.map")

@@ -45,12 +45,16 @@ function(prepare python script)
   endif()
 endfunction()
 
-prepare("${Python3_EXECUTABLE}" make_venv.py
-  "${VENV}" "${PROJECT_SOURCE_DIR}/requirements/overlay.txt" --import-path "${TVM_TREE}/python")
-if(TVM_SOURCE_DIR)
-  set(source_dir --source-dir "${TVM_SOURCE_DIR}")
+if(CMAKE_CROSSCOMPILING)
+  include(cmake/Device.cmake)
+else()
+  prepare("${Python3_EXECUTABLE}" make_venv.py
+    "${VENV}" "${PROJECT_SOURCE_DIR}/requirements/overlay.txt" --import-path "${TVM_TREE}/python")
 endif()
-prepare("${VENV_PYTHON}" assemble_tvm.py "${PROJECT_BINARY_DIR}" ${source_dir})
+if(TVM_SOURCE_DIR)
+  list(APPEND tree_options --source-dir "${TVM_SOURCE_DIR}")
+endif()
+prepare("${VENV_PYTHON}" assemble_tvm.py "${PROJECT_BINARY_DIR}" ${tree_options})
 
 file(GLOB_RECURSE inputs CONFIGURE_DEPENDS
   ci/patchset.py cmake/*.py patches/* requirements/*.txt

@@ -16,7 +16,7 @@
 # under the License.
 """Lay TVM v0.19.0 out from its wheels as a checkout, with the patch set in it.
 
-usage: python assemble_tvm.py BUILD_FOLDER [--source-dir CHECKOUT]
+usage: python assemble_tvm.py BUILD_FOLDER [--source-dir CHECKOUT] [--aarch64-python VERSION]
 
 Run it with the Python of the overlay's virtual environment. It makes, each only when it is not
 there already or what it is made of has changed:
@@ -28,7 +28,8 @@ there already or what it is made of has changed:
 
 The wheels have TVM's sources but only the headers of its runtime. The others come from the package
 of an older TVM, whose `auto_scheduler` is laid out the same (a test compares it with the library),
-or from the v0.19.0 checkout that --source-dir names.
+or from the v0.19.0 checkout that --source-dir names. The wheels are those for this Python and
+machine, or those for AArch64 and the version of Python that --aarch64-python names.
 """
 
 import argparse
@@ -52,6 +53,8 @@ from patchset import TVM_VERSION, BrokenPatchSet, PatchSet, new_files  # noqa: E
 TOP_LEVEL = "3rdparty CMakeLists.txt cmake configs golang include jvm rust src web".split()
 LIBRARIES = {"libtvm.so": "libtvm_base.so", "libtvm_runtime.so": "libtvm_runtime.so"}
 EXACT_HEADERS = ("include", "3rdparty/dlpack/include", "3rdparty/dmlc-core/include")
+
+AARCH64_PLATFORMS = [f"--platform=manylinux_{glibc}_aarch64" for glibc in ("2_17", "2_27", "2_28")]
 
 # Conversions in the older ir/expr.h that v0.19.0's runtime does without.
 OLD_CONVERTERS = re.compile(
@@ -207,6 +210,7 @@ def step() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path)
     parser.add_argument("--source-dir", type=Path)
+    parser.add_argument("--aarch64-python", metavar="VERSION")
     arguments = parser.parse_args()
     build = arguments.build.absolute()
     checkout = arguments.source_dir and arguments.source_dir.absolute()
@@ -223,7 +227,11 @@ def step() -> None:
             *("--python-version=3.10 --implementation=cp --abi=cp310".split()),
             "--platform=manylinux1_x86_64",
         )
-    wheels = download(downloads / "tvm", REQUIREMENTS / "tvm.txt")
+    platform = []
+    if arguments.aarch64_python:
+        platform = [f"--python-version={arguments.aarch64_python}", "--implementation=cp"]
+        platform += AARCH64_PLATFORMS
+    wheels = download(downloads / "tvm", REQUIREMENTS / "tvm.txt", *platform)
 
     this = Path(__file__)
     pristine = build / "pristine"

@@ -190,7 +190,8 @@ def test_finished_contests_are_skipped(tmp_path, capsys):
 def test_contests_with_other_settings_are_refused(tmp_path, option, value):
     (tmp_path / "matmul-seed0.json").write_text(json.dumps(make_result()))
     args = parse(tmp_path, option, value, "--kernels", "matmul")
-    with pytest.raises(SystemExit, match=rf"matmul-seed0\.json was made with .* not with .*{value}"):
+    message = rf"matmul-seed0\.json was made with .* not with .*{value}"
+    with pytest.raises(SystemExit, match=message):
         kernels.contests_to_hold(args)
 
 

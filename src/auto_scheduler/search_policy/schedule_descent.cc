@@ -54,10 +54,10 @@ ScheduleDescent::ScheduleDescent(SearchTask task, CostModel cost_model, DescentS
       cost_model_(std::move(cost_model)),
       coordinates_(std::move(start.coordinates)),
       points_({{std::move(start.program), coordinates_->origin()}}),
-      walk_(
-          coordinates_->space(), coordinates_->origin(), start.costs, options, seed,
-          HasLearned() ? [this](const std::vector<Point>& points) { return PredictLogCosts(points); }
-                       : Prior()),
+      walk_(coordinates_->space(), coordinates_->origin(), start.costs, options, seed,
+            HasLearned()
+                ? [this](const std::vector<Point>& points) { return PredictLogCosts(points); }
+                : Prior()),
       lowest_cost_(Mean(start.costs)),
       last_best_(coordinates_->origin()) {}
 
