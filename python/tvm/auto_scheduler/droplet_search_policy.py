@@ -165,10 +165,10 @@ def explore_trials_per_task(num_measure_trials, num_tasks):
     Returns
     -------
     explore_trials : int
-        Three eighths of what a task gets on average, and no more than alone.
+        A quarter of what a task gets on average, and no more than alone.
     """
-    share = max(1, num_measure_trials // num_tasks * 3 // 8)
-    return min(DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], share)
+    quarter = max(1, num_measure_trials // num_tasks // 4)
+    return min(DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], quarter)
 
 
 def _check_param(key, value, accepted):
