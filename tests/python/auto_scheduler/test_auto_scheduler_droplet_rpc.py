@@ -27,7 +27,7 @@ import pytest
 
 import tvm.testing
 from tvm import auto_scheduler
-from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
+from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
 from tvm.meta_schedule.testing import te_workload
 from tvm.rpc import Server
 from tvm.rpc.tracker import Tracker
@@ -63,7 +63,7 @@ def process_of(server):
     return psutil.Process(server.proc._proc.pid)
 
 
-def search(tracker, log, *callbacks):
+def search(tracker, log, *callbacks, num_trials=NUM_TRIALS, **runner):
     # The processes that build and run need a workload of a module that they can import.
     auto_scheduler.register_workload(te_workload.matmul, override=True)
     task = auto_scheduler.SearchTask(func=te_workload.matmul, args=(64, 64, 64), target="llvm")
@@ -71,10 +71,14 @@ def search(tracker, log, *callbacks):
         task, params={**FAST_SKETCH_PARAMS, "explore_trials": 8}, seed=1, verbose=0
     )
     options = auto_scheduler.TuningOptions(
-        num_measure_trials=NUM_TRIALS,
+        num_measure_trials=num_trials,
         builder=auto_scheduler.LocalBuilder(n_parallel=4),
         runner=auto_scheduler.RPCRunner(
-            KEY, "127.0.0.1", tracker.port, n_parallel=2, number=1, min_repeat_ms=20
+            KEY,
+            "127.0.0.1",
+            tracker.port,
+            n_parallel=2,
+            **{"number": 1, "min_repeat_ms": 20, **runner},
         ),
         measure_callbacks=[auto_scheduler.RecordToFile(str(log)), *callbacks],
         verbose=0,
@@ -130,6 +134,17 @@ def test_a_server_dies(tracker, servers, tmp_path):
     assert not any(errors[:16])
     assert sum(error != 0 for error in errors) <= 2
     assert not any(errors[-8:])
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
+def test_runs_that_do_not_end(tracker, servers, tmp_path):
+    begin = time.time()
+    _, errors = search(
+        tracker, tmp_path / "log.json", num_trials=6, min_repeat_ms=600_000, timeout=3
+    )
+    assert errors == [MeasureErrorNo.RUNTIME_DEVICE] * 6
+    assert time.time() - begin < 120
 
 
 @tvm.testing.requires_llvm
