@@ -74,6 +74,7 @@ def plain_tree(tmp_path):
     for folder in (
         "src/auto_scheduler/search_policy",
         "python/tvm/auto_scheduler",
+        "python/tvm/meta_schedule/search_strategy",
         "python/tvm/driver/tvmc",
         "python/tvm/_ffi",
     ):
