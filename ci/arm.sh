@@ -22,13 +22,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-options=()
-if [ -n "${PYTHON:-}" ]; then
-  options=(-DPython3_EXECUTABLE="$("$PYTHON" -c 'import sys; print(sys.executable)')")
-fi
-cmake --preset default "${options[@]}"
-cmake --build --preset default
-cmake --preset arm
-cmake --build --preset arm
+ci/build.sh default
+ci/build.sh arm
 (cd build/arm && ctest --output-on-failure --no-tests=error)
 echo "arm.sh: programs ran under emulation; their latencies are not those of an ARM CPU."

@@ -22,12 +22,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-options=()
-if [ -n "${PYTHON:-}" ]; then
-  options=(-DPython3_EXECUTABLE="$("$PYTHON" -c 'import sys; print(sys.executable)')")
-fi
-cmake --preset cuda "${options[@]}"
-cmake --build --preset cuda
+ci/build.sh cuda
 gpu=$(build/venv/bin/python -c \
   'import tvm; print(tvm.cuda(0).device_name if tvm.cuda(0).exist else "")')
 

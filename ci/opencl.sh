@@ -21,13 +21,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-if [ -n "${PYTHON:-}" ]; then
-  python=$("$PYTHON" -c 'import sys; print(sys.executable)')
-  cmake --preset opencl -DPython3_EXECUTABLE="$python"
-else
-  cmake --preset opencl
-fi
-cmake --build --preset opencl
+ci/build.sh opencl
 build/venv/bin/python - <<'EOF'
 import sys
 import tvm

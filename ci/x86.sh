@@ -26,8 +26,5 @@ if [ "$machine" != x86_64 ]; then
   echo "x86.sh: this machine is $machine, expected x86_64" >&2
   exit 2
 fi
-if [ -n "${PYTHON:-}" ]; then
-  python=$("$PYTHON" -c 'import sys; print(sys.executable)')
-  cmake --preset default -DPython3_EXECUTABLE="$python"
-fi
+ci/build.sh default
 cmake --workflow --preset test

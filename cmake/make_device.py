@@ -18,9 +18,10 @@
 
 usage: python make_device.py FOLDER
 
-  FOLDER/root          what Debian's packages for arm64 hold
+  FOLDER/sysroot       what Debian's packages for arm64 hold
   FOLDER/site          the packages of requirements/overlay.txt for AArch64
   FOLDER/bin/python    runs Python on the device: a script that the host can run
+  FOLDER/bin/version   the version of that Python
 
 The packages are those of this machine's Debian release and come from its package sources. Neither
 root nor a change of this machine is needed.
@@ -97,9 +98,11 @@ def fill_site(site: Path, version: str) -> None:
 
 def fill_bin(folder: Path, root: Path) -> None:
     """Write the script that runs Python."""
+    python = python_of(root)
     script = folder / "python"
-    script.write_text(PYTHON.format(emulator=EMULATOR, root=root, python=python_of(root)))
+    script.write_text(PYTHON.format(emulator=EMULATOR, root=root, python=python))
     script.chmod(0o755)
+    (folder / "version").write_text(python.name[len("python") :])
 
 
 def make_device(device: Path) -> None:
@@ -108,10 +111,10 @@ def make_device(device: Path) -> None:
         if shutil.which(tool) is None:
             raise StepError(f"{tool} was not found (Debian: qemu-user-static, apt, dpkg)")
     this = Path(__file__)
-    root = device / "root"
+    root = device / "sysroot"
     make(root, fingerprint(this), fill_root)
     make(device / "bin", fingerprint(this, str(root)), lambda folder: fill_bin(folder, root))
-    version = python_of(root).name[len("python") :]
+    version = (device / "bin" / "version").read_text()
     key = fingerprint(this, REQUIREMENTS / "overlay.txt", version)
     make(device / "site", key, lambda site: fill_site(site, version))
 

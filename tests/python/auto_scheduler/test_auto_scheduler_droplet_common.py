@@ -54,6 +54,20 @@ def make_task(n=64):
     )
 
 
+def gpu_hardware_params(max_shared_memory_per_block, max_threads_per_block):
+    """What a block of threads may have, for a device that is not asked."""
+    return auto_scheduler.HardwareParams(
+        num_cores=-1,
+        vector_unit_bytes=16,
+        cache_line_bytes=64,
+        max_shared_memory_per_block=max_shared_memory_per_block,
+        max_local_memory_per_block=1 << 30,
+        max_threads_per_block=max_threads_per_block,
+        max_vthread_extent=8,
+        warp_size=32,
+    )
+
+
 def steps_of(measure_input):
     """The transform steps as the record has them."""
     result = auto_scheduler.MeasureResult([1.0], 0, "", 0, 0)

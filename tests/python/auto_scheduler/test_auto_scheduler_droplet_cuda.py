@@ -30,7 +30,12 @@ from tvm import auto_scheduler
 from tvm.contrib import utils
 from tvm.meta_schedule.testing import te_workload
 
-from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS, Measurer, fake_measuring
+from test_auto_scheduler_droplet_common import (
+    FAST_SKETCH_PARAMS,
+    Measurer,
+    fake_measuring,
+    gpu_hardware_params,
+)
 
 NUM_EXPLORED = 8
 NUM_TRIALS = 32
@@ -38,16 +43,7 @@ NUM_REGISTERS = 65536
 
 # What compute capabilities 8.0, 8.6 and 9.0 have in common; only launches that ask for it get more
 # shared memory.
-HARDWARE_PARAMS = auto_scheduler.HardwareParams(
-    num_cores=-1,
-    vector_unit_bytes=16,
-    cache_line_bytes=64,
-    max_shared_memory_per_block=49152,
-    max_local_memory_per_block=(1 << 31) - 1,
-    max_threads_per_block=1024,
-    max_vthread_extent=8,
-    warp_size=32,
-)
+HARDWARE_PARAMS = gpu_hardware_params(49152, 1024)
 
 WORKLOADS = {
     "matmul": (te_workload.matmul, (256, 256, 256)),

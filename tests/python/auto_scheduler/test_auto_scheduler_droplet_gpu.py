@@ -26,21 +26,12 @@ import tvm.testing
 from tvm import auto_scheduler
 from tvm.meta_schedule.testing import te_workload
 
-from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS
+from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS, gpu_hardware_params
 
 NUM_EXPLORED = 8
 
 # Not those of the device, so that it is the same search on each.
-HARDWARE_PARAMS = auto_scheduler.HardwareParams(
-    num_cores=-1,
-    vector_unit_bytes=16,
-    cache_line_bytes=64,
-    max_shared_memory_per_block=32768,
-    max_local_memory_per_block=1 << 30,
-    max_threads_per_block=256,
-    max_vthread_extent=8,
-    warp_size=32,
-)
+HARDWARE_PARAMS = gpu_hardware_params(32768, 256)
 
 
 def has_device(target):
