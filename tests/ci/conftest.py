@@ -76,6 +76,7 @@ def plain_tree(tmp_path):
         "python/tvm/auto_scheduler",
         "python/tvm/meta_schedule/search_strategy",
         "python/tvm/driver/tvmc",
+        "python/tvm/rpc",
         "python/tvm/_ffi",
     ):
         ignored = shutil.ignore_patterns("__pycache__")

@@ -72,7 +72,7 @@ def search(tracker, log, *callbacks, num_trials=NUM_TRIALS, **runner):
     )
     options = auto_scheduler.TuningOptions(
         num_measure_trials=num_trials,
-        builder=auto_scheduler.LocalBuilder(n_parallel=4),
+        builder=auto_scheduler.LocalBuilder(timeout=60, n_parallel=4),
         runner=auto_scheduler.RPCRunner(
             KEY,
             "127.0.0.1",
@@ -134,6 +134,35 @@ def test_a_server_dies(tracker, servers, tmp_path):
     assert not any(errors[:16])
     assert sum(error != 0 for error in errors) <= 2
     assert not any(errors[-8:])
+
+
+class Terminator(PythonBasedMeasureCallback):
+    """Terminates servers after the first batch, and keeps the messages of errors."""
+
+    def __init__(self, servers):
+        super().__init__()
+        self.servers = servers
+        self.messages = []
+
+    def callback(self, policy, inputs, results):
+        self.messages += [str(result.error_msg) for result in results if result.error_no != 0]
+        for server in self.servers:
+            server.terminate()
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
+def test_all_servers_are_gone(tracker, servers, tmp_path):
+    """What was measured before keeps its records, and the search does not wait for ever."""
+    begin = time.time()
+    terminator = Terminator(servers)
+    policy, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=20, timeout=3)
+    assert errors[:8] == [MeasureErrorNo.NO_ERROR] * 8
+    assert set(errors[8:]) == {MeasureErrorNo.COMPILE_DEVICE}
+    assert len(errors) == policy.num_explored + policy.num_descended
+    assert len(terminator.messages) == len(errors) - 8
+    assert all("for 3 seconds, the tracker" in message for message in terminator.messages)
+    assert time.time() - begin < 120
 
 
 @tvm.testing.requires_llvm
