@@ -36,7 +36,7 @@ from network import load_model
 import tvm
 import tvm.testing
 from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS, fake_measuring
-from tvm import auto_scheduler
+from tvm import auto_scheduler, relay
 from tvm.auto_scheduler.feature import get_per_store_features_from_states
 from tvm.auto_scheduler.measure import ProgramMeasurer
 
@@ -52,6 +52,17 @@ TARGETS = {
     ),
     "arm": ("llvm -mtriple=aarch64-linux-gnu -mcpu=cortex-a72 -mattr=+neon", None),
 }
+
+# An ARM CPU that computes with float16, and has products of int8 vectors.
+ARM_V8_2 = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -mattr=+neon,+fullfp16,+dotprod"
+# What networks are tuned for besides float32 in NHWC.
+ARM_VARIANTS = [
+    ("float32", "NCHW"),
+    ("float16", "NHWC"),
+    ("float16", "NCHW"),
+    ("int8", "NHWC"),
+    ("int8", "NCHW"),
+]
 
 # The tasks that were seen already, since many networks have them in common.
 seen = set()
@@ -82,11 +93,10 @@ def propose(task):
         return [inp.state for inp in measurer.inputs[policy.num_explored :]]
 
 
-def check_proposals(name, target):
-    network = load_model(name)
-    target, hardware_params = TARGETS[target]
+def check_proposals(module, params, target, hardware_params=None):
+    """Check what is proposed for each task of a network. Returns the tasks."""
     tasks, _ = auto_scheduler.extract_tasks(
-        network.module["main"], network.params, target, hardware_params=hardware_params
+        module["main"], params, target, hardware_params=hardware_params
     )
     assert tasks
     for task in tasks:
@@ -96,6 +106,27 @@ def check_proposals(name, target):
         seen.add(key)
         states = propose(task)
         assert states and all(are_valid(states, task)), task.desc
+    return tasks
+
+
+def check_proposals_for_target(name, target):
+    """The same for a network by name, as it is tuned for a target."""
+    network = load_model(name)
+    check_proposals(network.module, network.params, *TARGETS[target])
+
+
+def check_proposals_for_arm(name, dtype, layout):
+    """The same for another type or layout. Networks of int8 are quantized ones of float32."""
+    module, params = MODELS[name].build(
+        layout=layout, dtype="float32" if dtype == "int8" else dtype
+    )
+    if dtype == "int8":
+        # The default scale of weights, "power2", wants a NumPy that still has numpy.math.
+        with relay.quantize.qconfig(calibrate_mode="global_scale", weight_scale="max"):
+            module, params = relay.quantize.quantize(module, params), {}
+    tasks = check_proposals(module, params, ARM_V8_2)
+    inputs = {tensor.dtype for task in tasks for tensor in task.compute_dag.tensors}
+    assert dtype in inputs
 
 
 all_targets = pytest.mark.parametrize("target", TARGETS)
@@ -103,14 +134,29 @@ all_targets = pytest.mark.parametrize("target", TARGETS)
 
 @all_targets
 def test_proposals_for_a_small_network(target):
-    check_proposals("squeezenet-1.0", target)
+    check_proposals_for_target("squeezenet-1.0", target)
+
+
+all_variants = pytest.mark.parametrize("dtype, layout", ARM_VARIANTS)
+
+
+@all_variants
+def test_proposals_for_a_small_network_on_arm(dtype, layout):
+    check_proposals_for_arm("squeezenet-1.0", dtype, layout)
 
 
 @tvm.testing.slow
 @all_targets
 @pytest.mark.parametrize("name", MODELS)
 def test_proposals_for_every_network(name, target):
-    check_proposals(name, target)
+    check_proposals_for_target(name, target)
+
+
+@tvm.testing.slow
+@all_variants
+@pytest.mark.parametrize("name", MODELS)
+def test_proposals_for_every_network_on_arm(name, dtype, layout):
+    check_proposals_for_arm(name, dtype, layout)
 
 
 if __name__ == "__main__":
