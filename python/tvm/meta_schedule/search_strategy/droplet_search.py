@@ -50,9 +50,9 @@ class DropletSearch(PySearchStrategy):
     explore_strategy : SearchStrategy.SearchStrategyType = "evolutionary"
         The strategy that explores.
     explore_trials : int = 300
-        The number of schedules to explore before descending, at least 0. At most a quarter of the
-        trials are spent on exploring, unless no schedule runs.
-    num_starts : int = 4
+        The number of schedules to explore before descending, at least 0. At most three eighths of
+        the trials are spent on exploring, unless no schedule runs.
+    num_starts : int = 2
         The number of schedules to descend from, at least 1. They are the best ones, at most two of
         which differ in decisions only.
     radius : int = 1
@@ -82,7 +82,7 @@ class DropletSearch(PySearchStrategy):
         self,
         explore_strategy="evolutionary",
         explore_trials=300,
-        num_starts=4,
+        num_starts=2,
         radius=1,
         p_value=0.05,
         margin=0.01,
@@ -110,10 +110,10 @@ class DropletSearch(PySearchStrategy):
         """Begin a search. See `SearchStrategy.pre_tuning`."""
         if self.search is not None:
             raise ValueError("pre_tuning was called a second time without post_tuning")
-        self.explore_strategy.pre_tuning(
-            max_trials, num_trials_per_iter, design_spaces, database, cost_model
-        )
         self.search = _Search(self, max_trials, num_trials_per_iter, database, cost_model)
+        self.explore_strategy.pre_tuning(
+            max_trials, self.search.explore_batch_size, design_spaces, database, cost_model
+        )
 
     def post_tuning(self):
         """End the search."""
@@ -142,6 +142,16 @@ class DropletSearch(PySearchStrategy):
         """
         self.search.learn(measure_candidates, results)
 
+    @property
+    def phase(self):
+        """str: What the search does: "explore" at first, then "descend", then "done"."""
+        return self.search.phase if self.search else "explore"
+
+    @property
+    def num_explored(self):
+        """int: The number of schedules that the search has explored."""
+        return self.search.num_explored if self.search else 0
+
     def clone(self):
         """Make a strategy with the same parameters that has not begun.
 
@@ -164,15 +174,33 @@ class _Search:
         self.cost_model = cost_model
         self.batch_size = min(num_trials_per_iter, MAX_BATCH)
         self.num_left = max_trials
+        self.num_explored = 0
         # Latencies in seconds by structural hash, none where the measurement failed.
         self.known = {}
         # Those that ran: their mean latencies, hashes and traces.
         self.ran = []
         self.remember_database(database)
-        self.num_to_explore = min(strategy.explore_trials, max_trials // 4) - len(self.known)
+        num_to_explore = min(strategy.explore_trials, max_trials * 3 // 8)
+        # At least two rounds, so that a cost model may learn from the first one.
+        self.explore_batch_size = min(num_trials_per_iter, max(num_to_explore // 2, 1))
+        self.max_explored = num_to_explore - len(self.known)
         # None while exploring.
         self.descents = None
         self.current = None
+
+    @property
+    def phase(self):
+        """The phase."""
+        if self.num_left <= 0:
+            return "done"
+        if self.descents is None:
+            return "explore"
+        return "descend" if self.open_descents else "done"
+
+    @property
+    def open_descents(self):
+        """The descents that have not converged."""
+        return [descent for descent in self.descents if not descent.has_converged]
 
     def propose(self):
         """The next candidates, None if nothing is left to try."""
@@ -188,7 +216,7 @@ class _Search:
 
     def explore(self):
         """What the exploring strategy proposes, None if the time has come to descend."""
-        limit = self.num_to_explore if self.ran else self.num_left
+        limit = self.max_explored - self.num_explored if self.ran else self.num_left
         if limit <= 0:
             return None
         candidates = self.strategy.explore_strategy.generate_measure_candidates()
@@ -218,15 +246,13 @@ class _Search:
 
     def descend(self):
         """What the descent proposes whose turn it is, None if all have converged."""
-        while True:
-            open_descents = [descent for descent in self.descents if not descent.has_converged]
-            if not open_descents:
-                return None
+        while self.open_descents:
             # Each has a first batch, then the most successful one goes on.
-            self.current = min(open_descents, key=lambda d: (d.has_begun, d.lowest_cost))
+            self.current = min(self.open_descents, key=lambda d: (d.has_begun, d.lowest_cost))
             candidates = self.current.propose(min(self.batch_size, self.num_left), self.known)
             if candidates:
                 return candidates
+        return None
 
     def learn(self, candidates, results):
         """Remember results, and let the descent learn that asked for them."""
@@ -234,7 +260,7 @@ class _Search:
         for candidate, samples in zip(candidates, costs):
             self.remember(candidate.sch.mod, candidate.sch.trace, samples)
         if self.descents is None:
-            self.num_to_explore -= len(results)
+            self.num_explored += len(results)
             self.strategy.explore_strategy.notify_runner_results(candidates, results)
             return
         move = self.current.learn(costs)
