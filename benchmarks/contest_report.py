@@ -16,9 +16,11 @@
 # under the License.
 """Report contests: a table and two plots."""
 
+import sys
 from collections import defaultdict
 
 from result_files import origins_of, read_result, read_results
+from schedulers import SCHEDULERS
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -27,28 +29,23 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 # Some that every contest has.
 FIELDS = {"settings", "contenders", "winners"}
 # Of Okabe and Ito's palette, which the color-blind can tell apart.
-COLORS = {"droplet": "#0072B2", "sketch": "#E69F00", "sketch+": "#009E73"}
-RIVAL_COLORS = {"sketch": "#E69F00", "sketch@droplet": "#CC79A7", "sketch+": "#009E73"}
-LABELS = {
-    "droplet": "DropletSearchPolicy",
-    "sketch": "SketchPolicy",
-    "sketch+": "SketchPolicy, continued from what droplet explored",
-}
-RIVALS = tuple(RIVAL_COLORS)
+DROPLET_COLOR = "#0072B2"
+RIVAL_COLORS = ("#E69F00", "#CC79A7", "#009E73")  # in the order of `rivals_of`
 # Before this many seconds, who is ahead depends on when the first batches end.
 MIN_EQUAL_SECONDS = 60
 
 NOTES = """\
-- droplet: DropletSearchPolicy. sketch: SketchPolicy with all its trials. sketch@droplet: the best
-  of sketch at the wall-clock time at which droplet ended. sketch+: SketchPolicy continued from what
-  droplet explored, with as many trials as the descent had.
+- {searches}. {rival}@droplet: the best of {rival} at the
+  wall-clock time at which droplet ended. {rival}+: {rival} continued from what droplet explored,
+  with as many trials as the descent had.
 - Latencies are medians of the winners measured again in fresh processes. A ratio is the latency of
   droplet over that of the other: the median over the rounds in which both were measured, in
   brackets the 10th and 90th percentile. Below 1, droplet's kernel is the faster one. Means are over
   kernels, and for each of them over its seeds.
 - Trials of droplet, and those that failed: explored + descended.
-- own code: the search itself without building and running candidates, in the descent. evolution:
-  the same while exploring, thus evolutionary search and training of the cost model."""
+- own code: the search itself without building and running candidates, in the descent; ms a trial:
+  the same for each trial of the descent. evolution: the same while exploring, thus evolutionary
+  search and training of the cost model."""
 
 
 def read(path):
@@ -68,7 +65,8 @@ def read(path):
 
 
 def read_all(folder):
-    """Read the results of all contests of a folder. Exits if there is none.
+    """Read the results of all contests of a folder. Exits if there is none, or if they are of more
+    than one scheduler.
 
     Parameters
     ----------
@@ -80,7 +78,11 @@ def read_all(folder):
     results : List[Dict[str, object]]
         The results.
     """
-    return read_results(folder, "*-seed*.json", "contest", FIELDS)
+    results = read_results(folder, "*-seed*.json", "contest", FIELDS)
+    schedulers = sorted({result["settings"]["scheduler"] for result in results})
+    if len(schedulers) > 1:
+        sys.exit(f"{folder} has contests of several schedulers: {', '.join(schedulers)}.")
+    return results
 
 
 def write(folder):
@@ -99,6 +101,17 @@ def write(folder):
     plot_curves(results, folder / "curves.png")
     plot_ratios(results, folder / "ratios.png")
     print(f"Table, plots and results: {folder}")
+
+
+def scheduler_of(result):
+    """The scheduler whose searches a contest was of."""
+    return SCHEDULERS[result["settings"]["scheduler"]]
+
+
+def rivals_of(result):
+    """What droplet is compared with: its rival, that at droplet's time, and that continued."""
+    rival = scheduler_of(result).rival
+    return rival, f"{rival}@droplet", f"{rival}+"
 
 
 def geometric_mean(values):
@@ -149,14 +162,14 @@ def best_so_far(trials, start=None):
     return np.array(list(best)), np.array(list(best.values()))
 
 
-def worst_ratio(droplet, sketch, begin, end):
+def worst_ratio(droplet, rival, begin, end):
     """The worst ratio of two searches' curves at equal wall-clock times.
 
     Parameters
     ----------
     droplet : List[Dict[str, object]]
         The trials of the search in the numerator.
-    sketch : List[Dict[str, object]]
+    rival : List[Dict[str, object]]
         Those of the other one.
     begin : float
         The first time that counts.
@@ -171,7 +184,7 @@ def worst_ratio(droplet, sketch, begin, end):
     """
     if end < begin:
         return None
-    curves = [best_so_far(trials) for trials in (droplet, sketch)]
+    curves = [best_so_far(trials) for trials in (droplet, rival)]
     times = np.unique(np.concatenate([seconds for seconds, _ in curves] + [[begin, end]]))
     times = times[(times >= begin) & (times <= end)]
     own, other = (
@@ -180,6 +193,12 @@ def worst_ratio(droplet, sketch, begin, end):
     )
     comparable = np.isfinite(other)
     return float(np.max(own[comparable] / other[comparable])) if comparable.any() else None
+
+
+def contenders_of(result):
+    """The rival, droplet and the continued rival."""
+    rival, _, continued = rivals_of(result)
+    return [result["contenders"][name] for name in (rival, "droplet", continued)]
 
 
 def equal_time_ratios(result):
@@ -195,11 +214,9 @@ def equal_time_ratios(result):
     ratios : List[Optional[float]]
         Until droplet ends, and until both have ended.
     """
-    droplet, sketch = (result["contenders"][name] for name in ("droplet", "sketch"))
-    ends = (droplet["seconds"], max(droplet["seconds"], sketch["seconds"]))
-    return [
-        worst_ratio(droplet["trials"], sketch["trials"], MIN_EQUAL_SECONDS, end) for end in ends
-    ]
+    rival, droplet, _ = contenders_of(result)
+    ends = (droplet["seconds"], max(droplet["seconds"], rival["seconds"]))
+    return [worst_ratio(droplet["trials"], rival["trials"], MIN_EQUAL_SECONDS, end) for end in ends]
 
 
 def table(results):
@@ -215,12 +232,13 @@ def table(results):
     text : str
         Tables in Markdown, with what they show.
     """
+    rival = scheduler_of(results[0]).rival
     sections = [
         ("Winners, measured again", latency_rows(results)),
         ("What the searches took", search_rows(results)),
         ("Where the seconds went", split_rows(results)),
         (
-            f"Worst ratio droplet/sketch of the best so far at equal wall-clock from "
+            f"Worst ratio droplet/{rival} of the best so far at equal wall-clock from "
             f"{MIN_EQUAL_SECONDS} s on (logged latencies, not re-measured)",
             equal_time_rows(results),
         ),
@@ -233,11 +251,13 @@ def table(results):
         lines += [f"### {title}", "", *markdown(rows), ""]
     machines, commits = origins_of(results)
     settings = {
-        "{explore_trials} + {descend_trials} trials of droplet against {sketch_trials} of "
-        "sketch".format(**result["settings"])
+        "{explore_trials} + {descend_trials} trials of droplet against {rival_trials} of ".format(
+            **result["settings"]
+        )
+        + rival
         for result in results
     }
-    lines += [NOTES]
+    lines += [NOTES.format(rival=rival, searches=scheduler_of(results[0]).searches)]
     lines += [f"- {'; '.join(sorted(facts))}" for facts in (settings, machines, commits)]
     return "\n".join(lines)
 
@@ -260,14 +280,15 @@ def head_of(result):
 
 def latency_rows(results):
     """Latencies and ratios of the winners."""
-    names = ("droplet", *RIVALS)
-    rows = [["kernel", "seed", *(f"{n} ms" for n in names), *(f"droplet/{n}" for n in RIVALS)]]
-    ratios = {name: defaultdict(list) for name in RIVALS}
+    rivals = rivals_of(results[0])
+    names = ("droplet", *rivals)
+    rows = [["kernel", "seed", *(f"{n} ms" for n in names), *(f"droplet/{n}" for n in rivals)]]
+    ratios = {name: defaultdict(list) for name in rivals}
     for result in results:
         winners = result["winners"]
         row = head_of(result)
         row += [f"{winners[n]['latency'] * 1e3:.4f}" if winners[n] else "-" for n in names]
-        for name in RIVALS:
+        for name in rivals:
             if winners[name]:
                 ratio = winners[name]["ratio"]
                 ratios[name][result["kernel"]].append(ratio["median"])
@@ -275,7 +296,7 @@ def latency_rows(results):
             else:
                 row.append("-")
         rows.append(row)
-    means = [mean_over_kernels(ratios[name]) for name in RIVALS]
+    means = [mean_over_kernels(ratios[name]) for name in rivals]
     rows.append(["geometric mean", "", *[""] * len(names), *means])
     return rows
 
@@ -287,41 +308,50 @@ def num_failed(trials):
 
 def search_rows(results):
     """Wall-clock times, trials and failures."""
+    rival, _, continued = rivals_of(results[0])
+    names = ("droplet", rival, continued)
     rows = [
-        ["kernel", "seed", "droplet s", "sketch s", "sketch+ s", "droplet/sketch"]
-        + ["droplet trials", "sketch trials", "sketch+ trials"]
-        + ["droplet failed", "sketch failed", "sketch+ failed"]
+        ["kernel", "seed", *(f"{name} s" for name in names), f"droplet/{rival}"]
+        + [f"{name} {what}" for what in ("trials", "failed") for name in names]
     ]
     ratios = defaultdict(list)
     for result in results:
-        droplet, sketch, continued = (result["contenders"][name] for name in COLORS)
+        rival, droplet, continued = contenders_of(result)
         explored = droplet["explored"]
         explore, descend = droplet["trials"][:explored], droplet["trials"][explored:]
-        ratio = droplet["seconds"] / sketch["seconds"]
+        ratio = droplet["seconds"] / rival["seconds"]
         ratios[result["kernel"]].append(ratio)
         rows.append(
             head_of(result)
-            + [f"{contender['seconds']:.1f}" for contender in (droplet, sketch, continued)]
+            + [f"{contender['seconds']:.1f}" for contender in (droplet, rival, continued)]
             + [f"{ratio:.3f}", f"{len(explore)} + {len(descend)}"]
-            + [str(len(contender["trials"])) for contender in (sketch, continued)]
+            + [str(len(contender["trials"])) for contender in (rival, continued)]
             + [f"{num_failed(explore)} + {num_failed(descend)}"]
-            + [str(num_failed(contender["trials"])) for contender in (sketch, continued)]
+            + [str(num_failed(contender["trials"])) for contender in (rival, continued)]
         )
     rows.append(["geometric mean", "", "", "", "", mean_over_kernels(ratios), *[""] * 6])
     return rows
 
 
 def split_rows(results):
-    """Where droplet and sketch spent their time."""
+    """Where droplet and its rival spent their time."""
+    rival = scheduler_of(results[0]).rival
     rows = [
-        ["kernel", "seed", "droplet evolution", "droplet own code", "droplet build", "droplet run"]
-        + ["sketch evolution", "sketch build", "sketch run"]
+        ["kernel", "seed", "droplet evolution", "droplet own code", "ms a trial"]
+        + ["droplet build", "droplet run"]
+        + [f"{rival} {what}" for what in ("evolution", "build", "run")]
     ]
     for result in results:
-        droplet, sketch = (result["contenders"][name]["split"] for name in ("droplet", "sketch"))
-        seconds = [droplet.get(phase, {}).get("search", 0) for phase in ("explore", "descend")]
-        seconds += [sum(phase[name] for phase in droplet.values()) for name in ("build", "run")]
-        seconds += [sketch["all"][name] for name in ("search", "build", "run")]
+        rival, droplet, _ = contenders_of(result)
+        num_descended = len(droplet["trials"]) - droplet["explored"]
+        explore, descend = (
+            droplet["split"].get(phase, dict.fromkeys(("search", "build", "run"), 0.0))
+            for phase in ("explore", "descend")
+        )
+        own_ms = descend["search"] / num_descended * 1e3 if num_descended else 0.0
+        seconds = [explore["search"], descend["search"], own_ms]
+        seconds += [explore[name] + descend[name] for name in ("build", "run")]
+        seconds += [rival["split"]["all"][name] for name in ("search", "build", "run")]
         rows.append(head_of(result) + [f"{value:.2f}" for value in seconds])
     return rows
 
@@ -340,11 +370,12 @@ def spread_rows(results):
     by_kernel = defaultdict(list)
     for result in results:
         by_kernel[result["kernel"]].append(result["winners"])
-    rows = [["kernel", "seeds", *(f"droplet/{name}" for name in RIVALS)]]
+    rivals = rivals_of(results[0])
+    rows = [["kernel", "seeds", *(f"droplet/{name}" for name in rivals)]]
     for kernel, contests in by_kernel.items():
         if len(contests) > 1:
             row = [kernel, str(len(contests))]
-            for name in RIVALS:
+            for name in rivals:
                 ratios = [winners[name]["ratio"]["median"] for winners in contests if winners[name]]
                 spread = np.percentile(ratios, [0, 50, 100]) if ratios else []
                 row.append(" / ".join(f"{ratio:.3f}" for ratio in spread) or "-")
@@ -388,30 +419,32 @@ def plot_curves(results, path):
 
 def plot_contest(result, axes):
     """Plot the curves of a contest."""
-    contenders = result["contenders"]
-    droplet = contenders["droplet"]
+    rival, droplet, continued = contenders_of(result)
+    name, _, continued_name = rivals_of(result)
     seconds, best = best_so_far(droplet["trials"][: droplet["explored"]])
     turn, turn_latency = seconds[-1], best[-1]
-    for name in ("sketch", "sketch+", "droplet"):
-        start = turn_latency if name == "sketch+" else None
-        seconds, best = best_so_far(contenders[name]["trials"], start)
-        if name == "sketch+":
-            seconds, best = np.append(turn, seconds), np.append(turn_latency, best)
+    seconds, best = best_so_far(continued["trials"], turn_latency)
+    continued_curve = np.append(turn, seconds), np.append(turn_latency, best)
+    for contender, (seconds, best), color, label in (
+        (rival, best_so_far(rival["trials"]), RIVAL_COLORS[0], name),
+        (continued, continued_curve, RIVAL_COLORS[2], continued_name),
+        (droplet, best_so_far(droplet["trials"]), DROPLET_COLOR, "droplet"),
+    ):
         axes.step(
-            np.append(seconds, contenders[name]["seconds"]),
+            np.append(seconds, contender["seconds"]),
             np.append(best, best[-1]) * 1e3,
             where="post",
-            color=COLORS[name],
+            color=color,
             linewidth=1.2,
-            label=LABELS[name],
+            label=label,
         )
     axes.plot(
         turn,
         turn_latency * 1e3,
         "o",
         markersize=5,
-        color=COLORS["droplet"],
-        label="DropletSearchPolicy begins to descend",
+        color=DROPLET_COLOR,
+        label="droplet begins to descend",
     )
 
 
@@ -432,12 +465,13 @@ def plot_ratios(results, path):
     ]
     figure = Figure(figsize=(max(1.3 * len(results) + 1, 7), 4.5), layout="constrained")
     axes = figure.subplots()
-    width = 0.8 / len(RIVALS)
-    for index, name in enumerate(RIVALS):
+    rivals = rivals_of(results[0])
+    width = 0.8 / len(rivals)
+    for index, (name, color) in enumerate(zip(rivals, RIVAL_COLORS)):
         found = [
             (i, r["winners"][name]["ratio"]) for i, r in enumerate(results) if r["winners"][name]
         ]
-        places = [i + (index - (len(RIVALS) - 1) / 2) * width for i, _ in found]
+        places = [i + (index - (len(rivals) - 1) / 2) * width for i, _ in found]
         medians = [ratio["median"] for _, ratio in found]
         whiskers = [
             [ratio["median"] - ratio["p10"] for _, ratio in found],
@@ -449,12 +483,12 @@ def plot_ratios(results, path):
             width,
             yerr=whiskers,
             capsize=2,
-            color=RIVAL_COLORS[name],
+            color=color,
             label=f"droplet/{name}",
         )
     axes.axhline(1, color="black", linewidth=1)
     axes.set_xticks(range(len(results)), ticks)
     axes.set_ylabel("ratio of latencies (below 1: droplet is faster)")
     axes.margins(x=0.01)
-    figure.legend(loc="outside upper center", ncols=len(RIVALS), fontsize="small")
+    figure.legend(loc="outside upper center", ncols=len(rivals), fontsize="small")
     figure.savefig(path, dpi=120)

@@ -14,7 +14,9 @@
 # KIND, either express or implied.  See the License for the
 # specific language governing permissions and limitations
 # under the License.
-"""Compare Ansor (SketchPolicy) with DropletSearchPolicy, kernel by kernel, at equal conditions.
+"""Compare the searches of TVM with droplet search, kernel by kernel, at equal conditions: for the
+AutoScheduler SketchPolicy with DropletSearchPolicy, for MetaSchedule EvolutionarySearch with
+DropletSearch.
 
 A contest is a kernel and a seed. Its results go to a file of its own in the output folder, which
 also gets a table and plots of all results that it holds. A contest that is there already is not
@@ -29,9 +31,10 @@ from dataclasses import asdict
 
 import contest_report
 from contest import Settings, hold_contest
-from machine import GPU_TARGETS, detect_gpu, detect_target, measure_options, use_all_cores
+from machine import GPU_TARGETS, detect_gpu, detect_target, use_all_cores
 from options import at_least, make_folder
 from result_files import describe_origin, write_json
+from schedulers import SCHEDULERS
 from workers import keep_workers
 from workloads import KERNELS
 
@@ -46,8 +49,9 @@ DEFAULT_KERNELS = (
     "softmax",
 )
 QUICK_KERNELS = ("matmul", "softmax")
-DEFAULT_SETTINGS = Settings(explore_trials=48, descend_trials=80, sketch_trials=512)
-QUICK_SETTINGS = Settings(explore_trials=16, descend_trials=32, sketch_trials=64)
+# Trials explored, descended, and of the rival.
+DEFAULT_TRIALS = {"auto": (48, 80, 512), "meta": (72, 120, 512)}
+QUICK_TRIALS = (16, 32, 64)
 
 
 def parse_args(arguments=None):
@@ -64,13 +68,19 @@ def parse_args(arguments=None):
         The options, with `settings`.
     """
     parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS)
-    parser.add_argument("--output", type=make_folder, default="build/kernels", help="a folder")
+    parser.add_argument(
+        "--output",
+        type=make_folder,
+        default="build/kernels",
+        help="a folder, of one scheduler's contests",
+    )
     parser.add_argument("--kernels", nargs="+", choices=KERNELS)
     parser.add_argument("--target", choices=("llvm", *GPU_TARGETS), default="llvm")
     parser.add_argument("--seeds", nargs="+", type=at_least(0), default=[0])
-    parser.add_argument("--explore-trials", type=at_least(1), help="of DropletSearchPolicy")
-    parser.add_argument("--descend-trials", type=at_least(1), help="of DropletSearchPolicy")
-    parser.add_argument("--sketch-trials", type=at_least(1), help="of SketchPolicy")
+    parser.add_argument("--scheduler", choices=SCHEDULERS, default="auto")
+    parser.add_argument("--explore-trials", type=at_least(1), help="of droplet search")
+    parser.add_argument("--descend-trials", type=at_least(1), help="of droplet search")
+    parser.add_argument("--rival-trials", type=at_least(1), help="of the other search")
     parser.add_argument(
         "--quick", action="store_true", help="other defaults: two kernels, few trials, minutes"
     )
@@ -78,11 +88,9 @@ def parse_args(arguments=None):
         "--report", action="store_true", help="only report what is in the output folder"
     )
     args = parser.parse_args(arguments)
-    defaults = asdict(QUICK_SETTINGS if args.quick else DEFAULT_SETTINGS)
-    given = {name: getattr(args, name) for name in defaults}
-    args.settings = Settings(
-        **{name: defaults[name] if value is None else value for name, value in given.items()}
-    )
+    defaults = QUICK_TRIALS if args.quick else DEFAULT_TRIALS[args.scheduler]
+    given = (args.explore_trials, args.descend_trials, args.rival_trials)
+    args.settings = Settings(args.scheduler, *(g or d for g, d in zip(given, defaults)))
     kernels = args.kernels or (QUICK_KERNELS if args.quick else DEFAULT_KERNELS)
     args.kernels = list(dict.fromkeys(kernels))
     args.seeds = list(dict.fromkeys(args.seeds))
@@ -90,8 +98,8 @@ def parse_args(arguments=None):
 
 
 def contests_to_hold(args):
-    """The contests that are not finished yet. Exits if one was held with other settings, or for a
-    target of another kind.
+    """The contests that are not finished yet. Exits if one was held with other settings or for a
+    target of another kind, and if the folder is that of another scheduler.
 
     Parameters
     ----------
@@ -103,6 +111,10 @@ def contests_to_hold(args):
     contests : List[Tuple[str, int, Path]]
         Kernel, seed and the file of the results.
     """
+    if any(args.output.glob("*-seed*.json")):
+        held = contest_report.read_all(args.output)[0]["settings"]["scheduler"]
+        if held != args.scheduler:
+            sys.exit(f"{args.output} has contests of --scheduler {held}: name another --output.")
     contests = []
     for seed in args.seeds:
         for name in args.kernels:
@@ -144,8 +156,7 @@ def hold(contests, args):
     for name, seed, path in contests:
         print(f"\n{name}, seed {seed}: {KERNELS[name].description}")
         origin = describe_origin(target, num_cores)
-        measure = measure_options(num_cores)
-        result = hold_contest(KERNELS[name], target, seed, args.settings, args.output, measure)
+        result = hold_contest(KERNELS[name], target, seed, args.settings, args.output, num_cores)
         write_json(path, {**result, **origin})
         contest_report.write(args.output)
 

@@ -16,7 +16,7 @@
 # under the License.
 """Tables and plots of tuned networks."""
 
-from contest_report import COLORS, geometric_mean, markdown
+from contest_report import DROPLET_COLOR, RIVAL_COLORS, geometric_mean, markdown
 from network_latency import UNTUNED
 from result_files import origins_of, read_results
 
@@ -28,10 +28,10 @@ FIELDS = {"settings", "searches", "latencies"}
 REFERENCE = "sketch"
 NAMES = (REFERENCE, "droplet", "droplet-third")
 STYLES = {
-    REFERENCE: {"color": COLORS["sketch"], "label": "TaskScheduler, sketch.xgb"},
-    "droplet": {"color": COLORS["droplet"], "label": "TaskScheduler, droplet.xgb"},
+    REFERENCE: {"color": RIVAL_COLORS[0], "label": "TaskScheduler, sketch.xgb"},
+    "droplet": {"color": DROPLET_COLOR, "label": "TaskScheduler, droplet.xgb"},
     "droplet-third": {
-        "color": COLORS["droplet"],
+        "color": DROPLET_COLOR,
         "linestyle": "--",
         "label": "TaskScheduler, droplet.xgb, a third of the time",
     },

@@ -50,6 +50,11 @@ def parse_args():
     return parser.parse_args()
 
 
+def names_of(contest):
+    """The searches whose winners are compared."""
+    return "droplet", contest_report.scheduler_of(contest).rival
+
+
 def compare(contest, target):
     """Measure the winners of a contest and oneDNN, in fresh processes that take turns.
 
@@ -63,11 +68,12 @@ def compare(contest, target):
     Returns
     -------
     latencies : Dict[str, List[float]]
-        The latencies in seconds of `droplet`, `sketch` and `onednn`, a median for each process.
+        The latencies in seconds of `droplet`, its rival and `onednn`, a median for each process.
     """
     job = {"kernel": contest["kernel"], "target": str(target), "seed": contest["seed"]}
+    job["scheduler"] = contest["settings"]["scheduler"]
     job["records"] = {
-        name: json.dumps(contest["winners"][name]["record"]) for name in ("droplet", "sketch")
+        name: json.dumps(contest["winners"][name]["record"]) for name in names_of(contest)
     }
     latencies = defaultdict(list)
     for _ in range(NUM_PROCESSES):
@@ -90,7 +96,7 @@ def table(results):
     text : str
         The table.
     """
-    names = ("droplet", "sketch", "onednn")
+    names = tuple(results[0]["latencies"])
     rows = [["kernel", "seed", *(f"{name} ms" for name in names), "droplet/onednn"]]
     for result in results:
         medians = [np.median(result["latencies"][name]) for name in names]
@@ -112,7 +118,7 @@ def main():
         print(f"{contest['kernel']}, seed {contest['seed']} ...", flush=True)
         latencies = compare(contest, target)
         kept = {name: contest[name] for name in ("kernel", "seed")}
-        results.append({**kept, "latencies": latencies})
+        results.append({**kept, "latencies": dict(latencies)})
     origin = describe_origin(target, num_cores)
     origin["versions"]["torch"] = torch.__version__
     write_json(args.folder / "onednn.json", {"results": results, **origin})

@@ -28,18 +28,18 @@ import tempfile
 from pathlib import Path
 
 import machine  # noqa: F401 (before TVM, for it keeps TVM from the network)
+from schedulers import SCHEDULERS
 from workloads import KERNELS, relative_error
 
 import numpy as np
 import tvm
-from tvm.auto_scheduler.measure_record import load_record_from_string
 
 NUM_PROCESSES = 5
 NUM_ROUNDS = 11
 MAX_ERROR = 1e-4
 
 
-def measure_again(kernel, target, seed, records):
+def measure_again(kernel, target, seed, scheduler, records):
     """Measure winners in several fresh processes.
 
     Parameters
@@ -50,6 +50,8 @@ def measure_again(kernel, target, seed, records):
         What they were tuned for.
     seed : int
         The seed of the inputs.
+    scheduler : str
+        Whose records they are, a key of `SCHEDULERS`.
     records : Dict[str, Optional[str]]
         The record of each winner. Where there is none, nothing is measured.
 
@@ -62,6 +64,7 @@ def measure_again(kernel, target, seed, records):
         "kernel": kernel.name,
         "target": str(target),
         "seed": seed,
+        "scheduler": scheduler,
         "records": {name: record for name, record in records.items() if record is not None},
     }
     processes = [run_in_process(__file__, job) for _ in range(NUM_PROCESSES)]
@@ -146,7 +149,7 @@ def _measure(job):
     Returns the latencies in seconds of each winner. Equal programs are built and measured once.
     """
     kernel, target = KERNELS[job["kernel"]], tvm.target.Target(job["target"])
-    task = kernel.task(target)
+    scheduler = SCHEDULERS[job["scheduler"]]
     programs = {}
     timers = {}
     device = tvm.device(target.kind.name)
@@ -154,11 +157,9 @@ def _measure(job):
     expected = kernel.reference(*arrays)
     buffers = [tvm.nd.array(array, device) for array in (*arrays, np.zeros_like(expected))]
     for name, record in job["records"].items():
-        measured, _ = load_record_from_string(record)
-        programs[name] = str(task.compute_dag.infer_bound_from_state(measured.state))
+        programs[name], program = scheduler.program_of(kernel, target, record)
         if programs[name] not in timers:
-            schedule = task.compute_dag.apply_steps_from_state(measured.state)
-            built = tvm.build(*schedule, target=target)
+            built = tvm.build(*program, target=target)
             _check(f"{kernel.name}, {name}", built, buffers, expected)
             timers[programs[name]] = built.time_evaluator(
                 built.entry_name, device, number=1, min_repeat_ms=50

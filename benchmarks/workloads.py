@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Callable, Tuple
 
 import numpy as np
+import tvm
 from tvm import auto_scheduler, te, topi
 
 
@@ -48,6 +49,27 @@ class Kernel:
     compute: Callable
     reference: Callable
 
+    def tensors(self):
+        """The inputs and the output.
+
+        Returns
+        -------
+        tensors : List[te.Tensor]
+            The tensors.
+        """
+        inputs = [te.placeholder(shape, name=f"input{i}") for i, shape in enumerate(self.shapes)]
+        return [*inputs, self.compute(*inputs)]
+
+    def module(self):
+        """The module that MetaSchedule tunes.
+
+        Returns
+        -------
+        mod : IRModule
+            The module.
+        """
+        return tvm.IRModule({"main": te.create_prim_func(self.tensors())})
+
     def task(self, target):
         """The task of tuning the kernel.
 
@@ -61,11 +83,10 @@ class Kernel:
         task : auto_scheduler.SearchTask
             The task.
         """
-        inputs = [te.placeholder(shape, name=f"input{i}") for i, shape in enumerate(self.shapes)]
         # Registered as tensors and not as a function, since the processes that build and run
         # candidates cannot import this module.
         key = auto_scheduler.workload_registry.register_workload_tensors(
-            json.dumps([self.name, *self.shapes]), [*inputs, self.compute(*inputs)]
+            json.dumps([self.name, *self.shapes]), self.tensors()
         )
         # No candidate may have an input in another layout than the reference has: changing that
         # would be part of the latency, and outweigh some of the kernels.

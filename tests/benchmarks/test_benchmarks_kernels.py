@@ -26,20 +26,24 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
+import ansor_searches
 import contest
 import contest_report
 import kernels
 import machine
+import meta_searches
 import winners
 from workloads import KERNELS, relative_error
 
 import numpy as np
 import tvm
 from tvm import auto_scheduler
+from tvm import meta_schedule as ms
 from tvm.auto_scheduler.measure import BuildResult
 
 LLVM = tvm.target.Target("llvm")
-SETTINGS = contest.Settings(explore_trials=6, descend_trials=20, sketch_trials=70)
+SETTINGS = contest.Settings("auto", explore_trials=6, descend_trials=20, rival_trials=70)
+META_SETTINGS = contest.Settings("meta", explore_trials=6, descend_trials=10, rival_trials=20)
 
 
 def trial(seconds, latency):
@@ -50,17 +54,17 @@ def ratio(value):
     return {"median": value, "p10": value / 2, "p90": value * 2}
 
 
-def make_result(kernel="matmul", seed=0, value=0.5):
+def make_result(kernel="matmul", seed=0, value=0.5, settings=SETTINGS, rival="sketch"):
     """The results of a contest in which droplet ends after 100 s."""
     split = {"search": 1.0, "build": 2.0, "run": 3.0}
     droplet = [trial(10, None), trial(50, 4e-3), trial(70, 3e-3), trial(100, 1e-3)]
     sketch = [trial(20, 5e-3), trial(65, 2e-3), trial(200, 1.5e-3)]
-    names = ("droplet", "sketch", "sketch@droplet", "sketch+")
+    names = ("droplet", rival, f"{rival}@droplet", f"{rival}+")
     return {
         "kernel": kernel,
         "description": "",
         "seed": seed,
-        "settings": asdict(SETTINGS),
+        "settings": asdict(settings),
         "machine": {"cpu": "a CPU", "threads": 2, "target": "llvm"},
         "versions": {"commit": "unknown"},
         "contenders": {
@@ -70,8 +74,8 @@ def make_result(kernel="matmul", seed=0, value=0.5):
                 "trials": droplet,
                 "explored": 2,
             },
-            "sketch": {"seconds": 200, "split": {"all": split}, "trials": sketch},
-            "sketch+": {"seconds": 120, "split": {"all": split}, "trials": []},
+            rival: {"seconds": 200, "split": {"all": split}, "trials": sketch},
+            f"{rival}+": {"seconds": 120, "split": {"all": split}, "trials": []},
         },
         "winners": {name: {"latency": 1e-3, "ratio": ratio(value)} for name in names},
     }
@@ -160,6 +164,24 @@ def test_report(tmp_path, capsys):
         assert (tmp_path / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_report_of_meta_schedule(tmp_path):
+    result = make_result(settings=META_SETTINGS, rival="evolution")
+    (tmp_path / "matmul-seed0.json").write_text(json.dumps(result))
+    contest_report.write(tmp_path)
+    text = (tmp_path / "table.md").read_text()
+    assert "droplet/evolution@droplet" in text
+    assert "evolution: EvolutionarySearch" in text
+    assert "sketch" not in text
+
+
+def test_report_of_several_schedulers(tmp_path):
+    (tmp_path / "matmul-seed0.json").write_text(json.dumps(make_result()))
+    result = make_result(settings=META_SETTINGS, rival="evolution")
+    (tmp_path / "matmul-seed1.json").write_text(json.dumps(result))
+    with pytest.raises(SystemExit, match="several schedulers: auto, meta"):
+        contest_report.write(tmp_path)
+
+
 def test_report_needs_results(tmp_path):
     with pytest.raises(SystemExit, match="does not hold the results of any contest"):
         contest_report.write(tmp_path)
@@ -168,9 +190,9 @@ def test_report_needs_results(tmp_path):
         contest_report.write(tmp_path)
 
 
-def parse(folder, *words):
+def parse(folder, *words, settings=SETTINGS):
     trials = itertools.chain(
-        *((f"--{key.replace('_', '-')}", str(value)) for key, value in asdict(SETTINGS).items())
+        *((f"--{key.replace('_', '-')}", str(value)) for key, value in asdict(settings).items())
     )
     return kernels.parse_args(["--output", str(folder), *trials, *words])
 
@@ -186,12 +208,19 @@ def test_finished_contests_are_skipped(tmp_path, capsys):
     assert "matmul, seed 1: finished already" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("option, value", [("--sketch-trials", "71"), ("--target", "opencl")])
+@pytest.mark.parametrize("option, value", [("--rival-trials", "71"), ("--target", "opencl")])
 def test_contests_with_other_settings_are_refused(tmp_path, option, value):
     (tmp_path / "matmul-seed0.json").write_text(json.dumps(make_result()))
     args = parse(tmp_path, option, value, "--kernels", "matmul")
     message = rf"matmul-seed0\.json was made with .* not with .*{value}"
     with pytest.raises(SystemExit, match=message):
+        kernels.contests_to_hold(args)
+
+
+def test_folder_of_another_scheduler_is_refused(tmp_path):
+    (tmp_path / "relu-seed0.json").write_text(json.dumps(make_result("relu")))
+    args = parse(tmp_path, "--kernels", "matmul", settings=META_SETTINGS)
+    with pytest.raises(SystemExit, match="has contests of --scheduler auto: name another"):
         kernels.contests_to_hold(args)
 
 
@@ -203,10 +232,12 @@ def test_gpu_without_a_runtime(monkeypatch):
 
 def test_options(tmp_path):
     args = kernels.parse_args(["--output", str(tmp_path)])
-    assert args.settings == contest.Settings(48, 80, 512)
+    assert args.settings == contest.Settings("auto", 48, 80, 512)
     assert len(args.kernels) == 8
-    args = kernels.parse_args(["--output", str(tmp_path), "--quick", "--sketch-trials", "7"])
-    assert args.settings == contest.Settings(16, 32, 7)
+    args = kernels.parse_args(["--output", str(tmp_path), "--scheduler", "meta"])
+    assert args.settings == contest.Settings("meta", 72, 120, 512)
+    args = kernels.parse_args(["--output", str(tmp_path), "--quick", "--rival-trials", "7"])
+    assert args.settings == contest.Settings("auto", 16, 32, 7)
     assert args.kernels == ["matmul", "softmax"]
 
 
@@ -214,7 +245,7 @@ def test_options(tmp_path):
 def measuring():
     """Candidates are neither built nor run: a latency follows from the text of the program, and
     each seventh fails."""
-    originals = {path: tvm.get_global_func(path) for path in contest.MEASURING.values()}
+    originals = {path: tvm.get_global_func(path) for path in ansor_searches.MEASURING.values()}
     counter = itertools.count(1)
 
     def build(inputs, *_):
@@ -241,7 +272,7 @@ def test_contest(measuring, tmp_path, monkeypatch):
         monkeypatch.setitem(auto_scheduler.SketchPolicy.DEFAULT_PARAMS, name, value)
     asked = {}
 
-    def measure_again(kernel, target, seed, records):
+    def measure_again(kernel, target, seed, scheduler, records):
         asked.update(records)
         return {name: [[1.0]] for name, record in records.items() if record is not None}
 
@@ -285,6 +316,45 @@ def test_contest(measuring, tmp_path, monkeypatch):
         assert cost_of(asked[name]) == min(map(cost_of, known))
         assert asked[name] in known
     assert kernels.contests_to_hold(args) == []
+
+
+def test_contest_of_meta_schedule(tmp_path, monkeypatch):
+    """Candidates are neither built nor run, and each seventh fails. The winners are measured."""
+    counter = itertools.count(1)
+
+    def measure(_, candidates, target):
+        assert int(target.attrs["num-cores"]) > 0
+        return [run_one(candidate) for candidate in candidates]
+
+    def run_one(candidate):
+        if next(counter) % 7 == 0:
+            return ms.runner.RunnerResult(None, "no")
+        latency = 1e-3 + 1e-6 * (tvm.ir.structural_hash(candidate.sch.mod) % 997)
+        return ms.runner.RunnerResult([latency], None)
+
+    monkeypatch.setattr(meta_searches.Measurer, "measure", measure)
+    monkeypatch.setattr(winners, "NUM_PROCESSES", 1)
+    monkeypatch.setattr(kernels, "detect_target", lambda: LLVM)
+    args = parse(tmp_path, "--kernels", "softmax", settings=META_SETTINGS)
+    kernels.hold(kernels.contests_to_hold(args), args)
+
+    result = json.loads((tmp_path / "softmax-seed0.json").read_text())
+    evolution, droplet, continued = (
+        result["contenders"][name] for name in ("evolution", "droplet", "evolution+")
+    )
+    assert len(evolution["trials"]) == 20
+    assert droplet["explored"] == 6
+    num_descended = len(droplet["trials"]) - 6
+    assert 0 < num_descended <= 10
+    assert 0 < len(continued["trials"]) <= num_descended
+    assert set(droplet["split"]) == {"explore", "descend"}
+    assert any(trial["error_no"] for trial in evolution["trials"])
+    for name in ("evolution", "droplet", "evolution+"):
+        log = (tmp_path / "records" / f"softmax-seed0-{name}.json").read_text().splitlines()
+        trials = result["contenders"][name]["trials"]
+        latencies = [(json.loads(record)["run_secs"] or [None])[0] for record in log]
+        assert latencies == [trial["latency"] for trial in trials]
+        assert np.all(np.array(result["winners"][name]["samples"]) > 0)
 
 
 def cost_of(record):

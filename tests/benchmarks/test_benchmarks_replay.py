@@ -24,7 +24,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 
-import contest
+import ansor_searches
 import replay
 from measured_space import MeasuredSpace, key_of
 
@@ -58,7 +58,7 @@ def measured():
         programs.extend(str(one.state) for one in inputs)
         return [run_one(one) for one in inputs]
 
-    originals = {path: tvm.get_global_func(path) for path in contest.MEASURING.values()}
+    originals = {path: tvm.get_global_func(path) for path in ansor_searches.MEASURING.values()}
     for path, function in zip(originals, (build, run)):
         tvm.register_func(path, function, override=True)
     with pytest.MonkeyPatch.context() as patch:
