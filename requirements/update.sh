@@ -26,7 +26,7 @@ pin() {
     --no-emit-find-links --custom-compile-command requirements/update.sh "$@"
 }
 
-for name in overlay lint cuda; do
+for name in overlay lint cuda addon; do
   pin --universal --fork-strategy fewest --only-binary :all: "$name.in" --output-file "$name.txt"
 done
 for name in tvm tvm-headers; do

@@ -18,7 +18,6 @@
 
 import json
 
-from tvm import TVMError
 from tvm.tir.schedule import Schedule, Trace
 
 
@@ -63,8 +62,7 @@ class TraceCoordinates:
         self.origin, self.upper, self.directions = [], [], []
         self._parameters = {}
         num_places = iter(self._count_places())
-        # As JSON, since not all numbers of a trace can be read through its objects.
-        insts, decisions = self.trace.as_json()
+        insts, decisions = _read(self.trace)
         for index, decision in decisions:
             kind, _, attrs, _ = insts[index]
             if kind == "SamplePerfectTile":
@@ -96,7 +94,7 @@ class TraceCoordinates:
         sch = Schedule(self.mod, debug_mask="none", error_render_level="none")
         try:
             Trace(self.trace.insts, decisions).apply_to_schedule(sch, remove_postproc=True)
-        except TVMError:  # a primitive does not apply, say because a block would not see its input
+        except RuntimeError:  # some primitive does not apply: a block would not see its input, say
             return None
         sch.enter_postproc()
         return sch if all(postproc.apply(sch) for postproc in postprocs) else None
@@ -159,9 +157,15 @@ class TraceCoordinates:
         return counts
 
     def _read_structure(self):
-        insts, decisions = self.trace.as_json()
+        insts, decisions = _read(self.trace)
         fixed = [entry for entry in decisions if entry[0] not in self._parameters]
         return json.dumps([insts, fixed])
+
+
+def _read(trace):
+    """The instructions and decisions as JSON: not all numbers can be read through the objects."""
+    # Later versions of TVM leave IntImm in there.
+    return json.loads(json.dumps(trace.as_json(), default=lambda number: number.value))
 
 
 class _Tiling:
