@@ -32,11 +32,12 @@ from schedulers import SCHEDULERS
 from search import best_latency
 
 import numpy as np
+from tvm.auto_scheduler import SketchPolicy
 
 EXPLORE_ROUND = 64  # trials in a round of whatever explores, as TaskScheduler has them
 DESCENT_ROUND = 16  # trials in a round of a descent
 # A search may find nothing new in a round, and yet in the next one.
-MAX_EMPTY_ROUNDS = 10
+MAX_EMPTY_ROUNDS = SketchPolicy.DEFAULT_PARAMS["retry_search_one_round_on_empty"]
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,10 @@ os.environ.setdefault("TVM_OPENCL_WARP_SIZE", "32")
 
 GPU_TARGETS = ("cuda", "opencl")
 
+# Compiling a long unrolled loop may take longer than the default time-out on a busy machine.
+BUILD_TIMEOUT = 30  # seconds
+REPEATS = {"number": 3, "min_repeat_ms": 150}
+
 # The extensions of x86 that generated code uses; a virtual machine may hide some of them.
 _VECTOR_EXTENSIONS = ("amx", "avx", "f16c", "fma", "gfni", "sse", "ssse", "va", "vp")
 
@@ -115,6 +119,11 @@ def _core_of(cpu):
     return siblings.read_text() if siblings.exists() else cpu
 
 
+def num_builders(num_cores):
+    """How many candidates are built at a time."""
+    return min(max(num_cores, 2), 8)
+
+
 def measure_options(num_cores):
     """How candidates are built and run.
 
@@ -130,7 +139,6 @@ def measure_options(num_cores):
     """
     # A batch is twice as large as the number of parallel builds: from 4, since each batch starts
     # processes that import TVM first, to 16, so that the descent decides often.
-    # Compiling a long unrolled loop may take longer than the default time-out on a busy machine.
-    builder = auto_scheduler.LocalBuilder(timeout=30, n_parallel=min(max(num_cores, 2), 8))
-    runner = auto_scheduler.LocalRunner(number=3, min_repeat_ms=150)
+    builder = auto_scheduler.LocalBuilder(timeout=BUILD_TIMEOUT, n_parallel=num_builders(num_cores))
+    runner = auto_scheduler.LocalRunner(**REPEATS)
     return {"builder": builder, "runner": runner}

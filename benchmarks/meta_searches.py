@@ -20,6 +20,8 @@ import contextlib
 import json
 import time
 
+from machine import BUILD_TIMEOUT, REPEATS, num_builders
+
 import numpy as np
 import tvm
 from tvm import meta_schedule as ms
@@ -135,13 +137,10 @@ class Measurer:
 
     def __init__(self, num_cores, clock):
         self.clock = clock
-        # The same as for the AutoScheduler.
         self.builder = ms.builder.LocalBuilder(
-            max_workers=min(max(num_cores, 2), 8), timeout_sec=30
+            max_workers=num_builders(num_cores), timeout_sec=BUILD_TIMEOUT
         )
-        self.runner = ms.runner.LocalRunner(
-            evaluator_config=ms.runner.EvaluatorConfig(number=3, min_repeat_ms=150)
-        )
+        self.runner = ms.runner.LocalRunner(evaluator_config=ms.runner.EvaluatorConfig(**REPEATS))
 
     def measure(self, candidates, target):
         """Measure candidates.

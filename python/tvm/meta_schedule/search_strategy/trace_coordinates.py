@@ -71,7 +71,7 @@ class TraceCoordinates:
                 self._add(index, _Choice(decision, values=attrs[0]))
             elif kind == "SampleComputeLocation":
                 self._add(index, _Place(decision, next(num_places)))
-        self.structure = self._read_structure()
+        self.structure = self._structure_of(insts, decisions)
 
     def schedule_at(self, point, postprocs):
         """Rebuild the schedule at a point, by replaying the trace and its postprocessors.
@@ -156,8 +156,7 @@ class TraceCoordinates:
         self.trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=count)
         return counts
 
-    def _read_structure(self):
-        insts, decisions = _read(self.trace)
+    def _structure_of(self, insts, decisions):
         fixed = [entry for entry in decisions if entry[0] not in self._parameters]
         return json.dumps([insts, fixed])
 
