@@ -26,6 +26,7 @@
 #include <iterator>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <random>
 #include <set>
 #include <stdexcept>
@@ -316,6 +317,41 @@ TEST(CoordinateDescent, FindsTheOnlyNeighborsThatThePriorAllows) {
   EXPECT_TRUE(std::all_of(batch.begin(), batch.end(), is_possible));
 }
 
+TEST(CoordinateDescent, FindsTheOnlyCombinationThatThePriorAllows) {
+  const Point start(4, 4);
+  const CoordinateSpace space = Axes(Point(4, 9));
+  for (const Direction& first : space.directions) {
+    for (const Direction& second : space.directions) {
+      Point combination = start;
+      for (const Direction& step : {first, second}) {
+        combination[step[0].first] += step[0].second;
+      }
+      if (combination == start) {
+        continue;
+      }
+      auto prior = [&](const Points& points) {
+        Samples guesses;
+        for (const Point& point : points) {
+          int distance = 0;
+          for (size_t i = 0; i < point.size(); ++i) {
+            distance += std::abs(point[i] - start[i]);
+          }
+          guesses.push_back(distance < 2 || point == combination ? 0.0 : INFINITY);
+        }
+        return guesses;
+      };
+      bool tried = false;
+      auto cost = [&](const Point& point) {
+        tried |= point == combination;
+        return Samples(2, point == start ? 1.0 : 2.0);
+      };
+      CoordinateDescent descent(space, start, cost(start), {}, 0, prior);
+      Converge(&descent, 4, space, cost);
+      EXPECT_TRUE(tried);
+    }
+  }
+}
+
 TEST(CoordinateDescent, RefusesAPriorThatDoesNotAnswer) {
   CoordinateDescent descent(Axes({9}), {4}, {1.0}, {}, 0, [](const Points&) { return Samples{1}; });
   EXPECT_NE(Refusal([&] { descent.Ask(4); }).find("2 points"), std::string::npos);
@@ -406,6 +442,7 @@ TEST(CoordinateDescent, RefusesBadArguments) {
   EXPECT_TRUE(names(refusal([](auto* a) { a->costs = {}; }), "cost"));
   EXPECT_TRUE(names(refusal([](auto* a) { a->costs = {1, std::nan("")}; }), "nan"));
   EXPECT_TRUE(names(refusal([](auto* a) { a->costs = {INFINITY}; }), "inf"));
+  EXPECT_TRUE(names(refusal([](auto* a) { a->costs = {1.5e308, 1.5e308}; }), "1.5e+308"));
   EXPECT_TRUE(names(refusal([](auto* a) { a->options.radius = 0; }), "radius"));
   EXPECT_TRUE(names(refusal([](auto* a) { a->options.p_value = 0; }), "p_value"));
   EXPECT_TRUE(names(refusal([](auto* a) { a->options.p_value = 1; }), "p_value"));

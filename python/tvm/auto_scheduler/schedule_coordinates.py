@@ -103,6 +103,11 @@ class ScheduleCoordinates(Object):
             The point with the same tile sizes of an axis, unrolling of a stage and vector width of
             a fetch, and the values of the origin elsewhere. A stage and its write cache count as
             one.
+
+        Raises
+        ------
+        ValueError
+            If the point is none of the other coordinates.
         """
         return [int(value) for value in _ffi_api.ScheduleCoordinatesAdopt(self, other, point)]
 
@@ -120,5 +125,10 @@ class ScheduleCoordinates(Object):
         -------
         text : str
             What moved, in words.
+
+        Raises
+        ------
+        ValueError
+            If one of the points is none of these coordinates.
         """
         return _ffi_api.ScheduleCoordinatesDescribe(self, start, end)

@@ -43,7 +43,8 @@ namespace auto_scheduler {
 
 namespace {
 
-/*! \brief Once all neighbors of a point are tried, it is a minimum after this many combinations. */
+/*! \brief Once all neighbors of a point are tried, combinations are until this many were, those
+ * of its last batch besides. */
 constexpr size_t kMaxCombinations = 16;
 
 /*! \brief The prior may take long, so it is asked about this many neighbors and combinations. */
@@ -194,7 +195,7 @@ class CoordinateDescent::Belief {
   }
 
   /*! \brief Whether there are enough outcomes to tell points apart. */
-  bool IsTrained() const { return points_.size() >= 3; }
+  bool IsTrained() const { return points_.size() >= kMinOutcomes; }
 
   /*! \brief The points that can be measured, those with the lowest bounds of the cost first. */
   std::vector<Point> Sorted(const std::vector<Point>& points) const {
@@ -219,6 +220,8 @@ class CoordinateDescent::Belief {
   }
 
  private:
+  static constexpr size_t kMinOutcomes = 3;
+
   /*! \brief Take the outcomes that are nearest to a point. */
   void CollectOutcomes(const Point& base) {
     // The time to learn grows with the cube of the number.
@@ -241,28 +244,41 @@ class CoordinateDescent::Belief {
 
   /*! \brief Fit how the outcomes follow the prior, then the rest of them as a process. */
   void LearnFromPrior() {
-    const std::vector<double> guesses = descent_.Guesses(points_);
-    if (!descent_.prior_ || !std::all_of(guesses.begin(), guesses.end(),
-                                         [](double guess) { return std::isfinite(guess); })) {
+    if (!descent_.prior_) {
+      return;
+    }
+    std::vector<double> guesses;
+    std::vector<double> log_costs;
+    std::vector<std::vector<double>> embedded;
+    const std::vector<double> all_guesses = descent_.Guesses(points_);
+    for (size_t i = 0; i < points_.size(); ++i) {
+      // The prior may call something impossible that was measured all the same.
+      if (std::isfinite(all_guesses[i])) {
+        guesses.push_back(all_guesses[i]);
+        log_costs.push_back(log_costs_[i]);
+        embedded.push_back(embedded_[i]);
+      }
+    }
+    if (guesses.size() < kMinOutcomes) {
       return;
     }
     // Ridge regression towards a cautious slope, which a few outcomes outweigh.
     constexpr double kSlope = 0.3;
     constexpr double kWeight = 1.0;
     const double mean_guess = Mean(guesses);
-    const double mean_log_cost = Mean(log_costs_);
+    const double mean_log_cost = Mean(log_costs);
     double products = kWeight * kSlope;
     double squares = kWeight;
-    for (size_t i = 0; i < points_.size(); ++i) {
-      products += (guesses[i] - mean_guess) * (log_costs_[i] - mean_log_cost);
+    for (size_t i = 0; i < guesses.size(); ++i) {
+      products += (guesses[i] - mean_guess) * (log_costs[i] - mean_log_cost);
       squares += (guesses[i] - mean_guess) * (guesses[i] - mean_guess);
     }
     slope_ = std::max(products / squares, 0.0);
     std::vector<double> rest;
-    for (size_t i = 0; i < points_.size(); ++i) {
-      rest.push_back(log_costs_[i] - slope_ * guesses[i]);
+    for (size_t i = 0; i < guesses.size(); ++i) {
+      rest.push_back(log_costs[i] - slope_ * guesses[i]);
     }
-    by_prior_.emplace(embedded_, rest);
+    by_prior_.emplace(embedded, rest);
   }
 
   /*! \brief How low the cost may well be. */
@@ -359,6 +375,11 @@ void CoordinateDescent::Tell(const Point& point, const std::vector<double>& cost
 
 void CoordinateDescent::Withdraw() { pending_.clear(); }
 
+void CoordinateDescent::SetPrior(Prior prior) {
+  prior_ = std::move(prior);
+  guesses_.clear();
+}
+
 bool CoordinateDescent::Converged() const {
   Batch batch(1, *this);
   Plan(&batch);
@@ -418,9 +439,8 @@ void CoordinateDescent::Record(const Point& point, const std::vector<double>& co
   const Point from = proposal->second;
   pending_.erase(proposal);
 
-  const bool failed = costs.empty() || !std::all_of(costs.begin(), costs.end(), [](double cost) {
-                        return std::isfinite(cost);
-                      });
+  // The sum of finite costs may be infinite.
+  const bool failed = costs.empty() || !std::isfinite(auto_scheduler::Mean(costs));
   auto [position, first] = trials_.emplace(point, Trial{from, {}, 0, 0});
   Trial& trial = position->second;
   ++trial.num_measurements;
@@ -499,7 +519,16 @@ void CoordinateDescent::PlanConfirmation(const Point& point, Batch* batch) const
 }
 
 bool CoordinateDescent::IsUntried(const Point& point) const {
-  return space_.Contains(point) && !Told(point) && !pending_.count(point);
+  return space_.Contains(point) && !Told(point) && !pending_.count(point) && !IsWall(point);
+}
+
+bool CoordinateDescent::IsWall(const Point& point) const {
+  const auto trial = trials_.find(point);
+  if (trial != trials_.end()) {
+    return trial->second.failed();
+  }
+  const auto guess = guesses_.find(point);
+  return guess != guesses_.end() && !std::isfinite(guess->second);
 }
 
 std::vector<Point> CoordinateDescent::Neighbors(const Point& base) const {
@@ -521,10 +550,15 @@ std::vector<Point> CoordinateDescent::PossibleNeighbors(const Point& base, const
   if (belief.IsTrained()) {
     untried = belief.MostPromisingByOutcomes(untried, untried.size());
   }
+  return FirstPossible(untried, number);
+}
+
+std::vector<Point> CoordinateDescent::FirstPossible(const std::vector<Point>& points,
+                                                    size_t number) const {
   std::vector<Point> possible;
-  for (size_t begin = 0; begin < untried.size() && possible.size() < number;) {
-    const size_t end = std::min(begin + number - possible.size(), untried.size());
-    const std::vector<Point> asked(untried.begin() + begin, untried.begin() + end);
+  for (size_t begin = 0; begin < points.size() && possible.size() < number;) {
+    const size_t end = std::min(begin + number - possible.size(), points.size());
+    const std::vector<Point> asked(points.begin() + begin, points.begin() + end);
     const std::vector<double> guesses = Guesses(asked);
     for (size_t i = 0; i < asked.size(); ++i) {
       if (std::isfinite(guesses[i])) {
@@ -563,11 +597,10 @@ std::vector<Point> CoordinateDescent::Combinations(const Point& base, const Beli
   std::vector<Point> combinations;
   for (const Direction& direction : space_.directions) {
     const Point point = Moved(base, direction);
-    const auto trial = trials_.find(point);
     if (!space_.Contains(point)) {
       continue;
     }
-    if (trial != trials_.end() && trial->second.failed()) {
+    if (IsWall(point)) {
       combinations.push_back(Moved(base, direction, 2));
     } else {
       steps.push_back(direction);
@@ -587,8 +620,9 @@ std::vector<Point> CoordinateDescent::Combinations(const Point& base, const Beli
                                       return !IsUntried(point) || !reached.insert(point).second;
                                     }),
                      combinations.end());
-  // The prior may take long.
-  return belief.MostPromisingByOutcomes(combinations, kMaxCandidates);
+  // Where most combinations are impossible, to ask about all of them would take too long.
+  constexpr size_t kMaxAsked = 4 * kMaxCandidates;
+  return FirstPossible(belief.MostPromisingByOutcomes(combinations, kMaxAsked), kMaxCandidates);
 }
 
 }  // namespace auto_scheduler

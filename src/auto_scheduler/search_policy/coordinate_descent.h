@@ -124,6 +124,9 @@ class CoordinateDescent {
   /*! \brief Forget the proposals whose outcome was not told, as if they had not been made. */
   void Withdraw();
 
+  /*! \brief Replace what is known of points before any was measured. */
+  void SetPrior(Prior prior);
+
   /*!
    * \brief Whether nothing is left to try: no step within the radius leads from the best point to
    * a better one, and neither do the few combinations of unit steps that promised most.
@@ -173,12 +176,17 @@ class CoordinateDescent {
   void Plan(Batch* batch) const;
   void PlanConfirmation(const Point& point, Batch* batch) const;
   bool IsUntried(const Point& point) const;
+  /*! \brief Whether the point failed, or is known to be impossible. */
+  bool IsWall(const Point& point) const;
   std::vector<double> Guesses(const std::vector<Point>& points) const;
   /*! \brief The points within the radius, and those that a step leads to beyond the bounds. */
   std::vector<Point> Neighbors(const Point& base) const;
   /*! \brief The most promising neighbors that were not tried and can be, at most `number`. */
   std::vector<Point> PossibleNeighbors(const Point& base, const Belief& belief,
                                        size_t number) const;
+  /*! \brief The first points that the prior calls possible, at most `number`. It is asked about no
+   * more than it takes to find them. */
+  std::vector<Point> FirstPossible(const std::vector<Point>& points, size_t number) const;
   std::vector<Point> Combinations(const Point& base, const Belief& belief) const;
   size_t NumCombinationsTried(const Point& base) const;
 

@@ -150,6 +150,8 @@ DropletSearchPolicy::DropletSearchPolicy(SearchTask task, Optional<CostModel> pr
   node->program_cost_model = program_cost_model.value_or(RandomModel());
   if (const auto* sketch_policy = node->explore_policy.as<SketchPolicyNode>()) {
     node->program_cost_model = program_cost_model.value_or(sketch_policy->program_cost_model);
+    node->explorer_trains_model_ =
+        node->program_cost_model.same_as(sketch_policy->program_cost_model);
     node->sketch_params_ = sketch_policy->params;
     node->max_fruitless_rounds_ =
         GetIntParamAtLeast(sketch_policy->params, SketchParamKey::empty_retry_count, 0);
@@ -194,14 +196,17 @@ State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping
   // Descend anew from the best programs: what an earlier search measured is not measured again.
   descents_.clear();
   measurer->Reset();
+  num_errors_in_a_row_ = 0;
 
   int ct = 0;
-  while (ct < num_measure_trials) {
+  while (ct < num_measure_trials && num_errors_in_a_row_ <= measurer->max_continuous_error) {
     const int num_trials =
         Step(std::min(num_measures_per_round, num_measure_trials - ct), measurer).size();
     if (num_trials == 0) {
-      StdCout(verbose) << "The search has converged: " << num_measure_trials - ct << " of "
-                       << num_measure_trials << " trials are not needed." << std::endl;
+      StdCout(verbose) << (best_state_.defined() ? "The search has converged: "
+                                                 : "No program that runs was found: ")
+                       << num_measure_trials - ct << " of " << num_measure_trials
+                       << " trials are not needed." << std::endl;
       break;
     }
     ct += num_trials;
@@ -221,7 +226,7 @@ std::pair<Array<MeasureInput>, Array<MeasureResult>>
 DropletSearchPolicyNode::ContinueSearchOneRound(int num_measure, ProgramMeasurer measurer) {
   explore_budget_ = max_explore_trials_;
   Trials round;
-  while (round.size() < num_measure) {
+  while (round.size() < num_measure && num_errors_in_a_row_ <= measurer->max_continuous_error) {
     const Trials step = Step(num_measure - round.size(), measurer);
     if (step.size() == 0) {
       break;
@@ -269,7 +274,22 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Step(int num_measure,
   if (trials.size() == 0) {
     phase = "done";
   }
+  CountErrors(trials, measurer->max_continuous_error);
   return trials;
+}
+
+void DropletSearchPolicyNode::CountErrors(const Trials& trials, int max_errors) {
+  for (const MeasureResult& result : trials.results) {
+    const bool has_run = result->error_no == static_cast<int>(MeasureErrorNO::kNoError);
+    num_errors_in_a_row_ = has_run ? 0 : num_errors_in_a_row_ + 1;
+  }
+  if (num_errors_in_a_row_ > max_errors) {
+    phase = "done";
+    LOG(WARNING) << "The search ends: the last " << num_errors_in_a_row_
+                 << " programs have failed, more than max_continuous_error of the measurer. The "
+                    "last error is: "
+                 << trials.results.back()->error_msg;
+  }
 }
 
 bool DropletSearchPolicyNode::ShouldExplore() const {
@@ -283,6 +303,10 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Explore(int num_measure
   if (num_explored < explore_budget_) {
     num_measure = std::min(num_measure, explore_budget_ - num_explored);
   }
+  // SketchPolicy counts on every program that it proposed having been measured.
+  CHECK(!is_exploring_) << "An earlier search was interrupted while it explored, and cannot go on. "
+                           "Make a new policy, and let PreloadMeasuredStates read the log";
+  is_exploring_ = true;
   explore_policy->verbose = verbose;
   Trials trials;
   if (num_explored < sample_trials_) {
@@ -291,12 +315,16 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Explore(int num_measure
     std::tie(trials.inputs, trials.results) =
         explore_policy->ContinueSearchOneRound(num_measure, measurer);
   }
+  is_exploring_ = false;
   bool found_new = false;
   for (int i = 0; i < trials.size(); ++i) {
     const State& state = trials.inputs[i]->state;
     found_new |= Remember(state.ToStr(), state, trials.results[i]);
   }
   num_explored += trials.size();
+  if (!explorer_trains_model_) {
+    unlearned_.Append(trials);
+  }
   num_fruitless_rounds_ = found_new ? 0 : num_fruitless_rounds_ + 1;
   return trials;
 }
@@ -305,11 +333,6 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Sample(int num_measure,
                                                                 const ProgramMeasurer& measurer) {
   auto* sketch_policy = static_cast<SketchPolicyNode*>(explore_policy.operator->());
   ParamsChange change(&sketch_policy->params);
-  // Some of what is sampled is the same.
-  const int population = std::max(
-      GetIntParam(sketch_policy->params, SketchParamKey::SampleInitPopulation::min_population),
-      num_measure + num_measure / 4);
-  change.Set(SketchParamKey::SampleInitPopulation::min_population, population);
   change.Set(SketchParamKey::EvolutionarySearch::num_iters, 0);
   Trials trials;
   std::tie(trials.inputs, trials.results) =
@@ -320,6 +343,7 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Sample(int num_measure,
 DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure,
                                                                  const ProgramMeasurer& measurer) {
   if (descents_.empty()) {
+    UpdateCostModel();
     BeginDescents();
   }
   Trials trials;
@@ -493,6 +517,9 @@ void DropletSearchPolicyNode::UpdateCostModel() {
   PrintTitle("Train cost model", verbose);
   program_cost_model->Update(unlearned_.inputs, unlearned_.results);
   unlearned_ = Trials();
+  for (const auto& descent : descents_) {
+    descent->ConsultModel();
+  }
   PrintTimeElapsed(t_begin, "training", verbose);
 }
 

@@ -140,6 +140,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief Take the next step of the search.
    * \return At most `num_measure` trials. None if nothing is left to try. */
   Trials Step(int num_measure, const ProgramMeasurer& measurer);
+  /*! \brief Count the successive errors, and end the search when there are too many. */
+  void CountErrors(const Trials& trials, int max_errors);
 
   /*! \brief Whether the next trials belong to the exploring policy. */
   bool ShouldExplore() const;
@@ -184,6 +186,9 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
    * how many of them are taken before it counts as having nothing left. */
   int num_fruitless_rounds_ = 0;
   int max_fruitless_rounds_ = 0;
+  /*! \brief The number of successive trials that failed. That of the measurer is not set until
+   * somebody resets it. */
+  int num_errors_in_a_row_ = 0;
   /*! \brief All measured programs, by their printed loop structure. */
   std::unordered_map<std::string, Measured> measured_;
   State best_state_;
@@ -192,7 +197,11 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   std::vector<ScheduleCoordinates> structures_;
   /*! \brief The descents of the current search. */
   std::vector<std::unique_ptr<ScheduleDescent>> descents_;
-  /*! \brief Trials of the descents that the cost model has not learned from yet. */
+  /*! \brief Whether the exploring policy trains the cost model with what it measures. */
+  bool explorer_trains_model_ = false;
+  /*! \brief Whether the exploring policy is at work, or was interrupted. */
+  bool is_exploring_ = false;
+  /*! \brief Trials that the cost model has not learned from yet. */
   Trials unlearned_;
 
   friend class DropletSearchPolicy;

@@ -1042,6 +1042,18 @@ std::string ScheduleCoordinatesNode::Describe(const Point& from, const Point& to
 
 /********** For Python **********/
 
+namespace {
+
+Point PointOf(const ScheduleCoordinatesNode& coordinates, const Array<runtime::Int>& values) {
+  const Point point = PointFromArray(values);
+  CHECK(coordinates.space().Contains(point))
+      << "ValueError: A point has " << coordinates.space().upper.size()
+      << " values from 0 to those of `upper`, but it is " << values;
+  return point;
+}
+
+}  // namespace
+
 TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinates")
     .set_body_typed([](SearchTask task, State state, Optional<Map<String, ObjectRef>> params) {
       return ScheduleCoordinates(task, state, params.value_or({}));
@@ -1077,12 +1089,13 @@ TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinatesStateAt")
 TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinatesAdopt")
     .set_body_typed([](ScheduleCoordinates self, ScheduleCoordinates other,
                        Array<runtime::Int> point) {
-      return PointToArray(self->Adopt(*other.operator->(), PointFromArray(point)));
+      return PointToArray(self->Adopt(*other.operator->(), PointOf(*other.operator->(), point)));
     });
 
 TVM_REGISTER_GLOBAL("auto_scheduler.ScheduleCoordinatesDescribe")
     .set_body_typed([](ScheduleCoordinates self, Array<runtime::Int> from, Array<runtime::Int> to) {
-      return String(self->Describe(PointFromArray(from), PointFromArray(to)));
+      const ScheduleCoordinatesNode& coordinates = *self.operator->();
+      return String(coordinates.Describe(PointOf(coordinates, from), PointOf(coordinates, to)));
     });
 
 }  // namespace auto_scheduler

@@ -54,12 +54,18 @@ ScheduleDescent::ScheduleDescent(SearchTask task, CostModel cost_model, DescentS
       cost_model_(std::move(cost_model)),
       coordinates_(std::move(start.coordinates)),
       points_({{std::move(start.program), coordinates_->origin()}}),
-      walk_(coordinates_->space(), coordinates_->origin(), start.costs, options, seed,
-            HasLearned()
-                ? [this](const std::vector<Point>& points) { return PredictLogCosts(points); }
-                : Prior()),
+      walk_(coordinates_->space(), coordinates_->origin(), start.costs, options, seed),
       lowest_cost_(Mean(start.costs)),
-      last_best_(coordinates_->origin()) {}
+      last_best_(coordinates_->origin()) {
+  ConsultModel();
+}
+
+void ScheduleDescent::ConsultModel() {
+  if (!is_guided_ && HasLearned()) {
+    walk_.SetPrior([this](const std::vector<Point>& points) { return PredictLogCosts(points); });
+    is_guided_ = true;
+  }
+}
 
 std::vector<Candidate> ScheduleDescent::Propose(size_t size, const KnownCosts& known) {
   // If measuring the last candidates was interrupted, they are still to be decided.

@@ -78,7 +78,7 @@ class ScheduleDescent {
   /*!
    * \brief The constructor.
    * \param task The task that the programs belong to.
-   * \param cost_model Tells which programs to try first, if it has learned something by now.
+   * \param cost_model Tells which programs to try first, once it has learned something.
    * \param start The program to descend from.
    * \param options The options of the walk.
    * \param seed The seed of the walk.
@@ -105,6 +105,11 @@ class ScheduleDescent {
    */
   void Learn(const std::vector<Candidate>& candidates,
              const std::vector<std::vector<double>>& costs);
+
+  /*! \brief Let the cost model tell which programs to try first, if it has learned something by
+   * now. Once it does, it is not asked again about the same programs: what it learns later would
+   * not compare with what it told before. */
+  void ConsultModel();
 
   /*! \brief The coordinates of its programs. */
   const ScheduleCoordinates& coordinates() const { return coordinates_; }
@@ -143,6 +148,7 @@ class ScheduleDescent {
   std::unordered_map<std::string, Point> points_;
   CoordinateDescent walk_;
   double lowest_cost_;
+  bool is_guided_ = false;
   bool has_begun_ = false;
   bool has_stalled_ = false;
   bool has_converged_ = false;

@@ -16,6 +16,7 @@
 # under the License.
 """Test DropletSearchPolicy, mostly with a builder and a runner that return known costs."""
 
+import itertools
 import json
 import zlib
 
@@ -59,9 +60,13 @@ def measurer():
         yield fake
 
 
-def program_measurer(callbacks=()):
+def program_measurer(callbacks=(), **options):
     return auto_scheduler.measure.ProgramMeasurer(
-        auto_scheduler.LocalBuilder(n_parallel=2), auto_scheduler.LocalRunner(), list(callbacks), 0
+        auto_scheduler.LocalBuilder(n_parallel=2),
+        auto_scheduler.LocalRunner(),
+        list(callbacks),
+        0,
+        **options,
     )
 
 
@@ -240,6 +245,29 @@ def test_all_candidates_fail(measurer):
     assert policy.num_descended == 0
 
 
+def test_ends_after_too_many_errors(measurer, capfd):
+    measurer.fails = lambda measure_input: len(measurer.inputs) > 8
+    task = make_task(512)
+    policy = make_policy(task, explore_trials=300)
+    tune(task, policy, 1000)
+    max_errors = 150  # the default of ProgramMeasurer
+    assert 8 + max_errors < len(measurer.inputs) <= 8 + max_errors + 8
+    assert policy.phase == "done"
+    warning = capfd.readouterr().err
+    assert "The search ends: the last" in warning
+    assert "The last error is: no" in warning
+
+
+def test_round_ends_after_too_many_errors(measurer):
+    measurer.fails = lambda measure_input: len(measurer.inputs) > 16
+    policy = make_policy(make_task())
+    measure = program_measurer(max_continuous_error=10)
+    inputs, _ = policy.continue_search_one_round(100, measure)
+    assert 16 + 10 < len(inputs) <= 16 + 10 + 16
+    assert policy.phase == "done"
+    assert not policy.continue_search_one_round(100, measure)[0]
+
+
 def test_half_of_the_candidates_fail(measurer):
     def fails(measure_input):
         return zlib.crc32(json.dumps(steps_of(measure_input)).encode()) % 2 == 0
@@ -252,6 +280,21 @@ def test_half_of_the_candidates_fail(measurer):
     explored = [i for i in measurer.inputs[:8] if not fails(i)]
     assert 0 < len(valid) < len(measurer.inputs)
     assert min(map(tile_cost, valid)) < min(map(tile_cost, explored))
+
+
+def test_interrupted_exploration_is_not_taken_up_again(measurer):
+    """SketchPolicy would read what it does not have."""
+
+    def interrupt(measure_input):
+        raise RuntimeError("interrupted")
+
+    measurer.fails = interrupt
+    policy = make_policy(make_task())
+    with pytest.raises(RuntimeError, match="interrupted"):
+        policy.continue_search_one_round(8, program_measurer())
+    measurer.fails = lambda measure_input: False
+    with pytest.raises(tvm.TVMError, match="Make a new policy, and let PreloadMeasuredStates"):
+        policy.continue_search_one_round(8, program_measurer())
 
 
 def test_interrupted_measurement_is_taken_up_again(measurer):
@@ -477,6 +520,54 @@ def test_cost_model_learns_from_all_programs(measurer):
     assert [json.dumps(steps_of(inp)) for inp, _ in model.updates] == measurer.programs
 
 
+def test_cost_model_learns_from_an_explore_policy_with_another_one(measurer):
+    model = RecordingModel()
+    task = make_task()
+    explore_policy = auto_scheduler.SketchPolicy(task, params=FAST_SKETCH_PARAMS, seed=1, verbose=0)
+    policy = auto_scheduler.DropletSearchPolicy(
+        task,
+        model,
+        params={"explore_trials": 8},
+        explore_policy=explore_policy,
+        seed=1,
+        verbose=0,
+    )
+    measure = program_measurer()
+    policy.continue_search_one_round(8, measure)
+    assert len(model.updates) == 8
+    while len(measurer.inputs) < 60:
+        policy.continue_search_one_round(8, measure)
+    assert [json.dumps(steps_of(inp)) for inp, _ in model.updates] == measurer.programs
+
+
+class WarmedModel(RecordingModel):
+    """Guesses until it has learned from more than 8 programs."""
+
+    num_orders = 0
+
+    def predict(self, task, states):
+        if len(self.updates) <= 8:
+            return np.random.uniform(0.5, 1, len(states))
+        self.num_orders += len(states) > 1
+        return super().predict(task, states)
+
+
+def test_cost_model_orders_descents_once_it_has_learned(measurer):
+    latencies = (1e-3 * 0.9**i for i in itertools.count())  # so that the descent does not stall
+    measurer.cost = lambda measure_input: next(latencies)
+    measurer.repeat = 1
+    model = WarmedModel()
+    policy = make_policy(make_task(), program_cost_model=model, params={"num_starts": 1})
+    measure = program_measurer()
+    for _ in range(2):  # the second one descends, and lets the model learn enough
+        policy.continue_search_one_round(8, measure)
+    assert policy.num_descended == 8
+    assert model.num_orders == 0
+    policy.continue_search_one_round(8, measure)
+    assert policy.num_descents == 1
+    assert model.num_orders > 0
+
+
 class CountingModel(RecordingModel):
     """Counts how often it is asked: twice for samples, and once more for each generation."""
 
@@ -559,8 +650,9 @@ def test_a_cost_model_that_guesses_is_not_asked(measurer):
     model.num_asked = 0
     for _ in range(3):
         policy.continue_search_one_round(8, program_measurer())
-    # Each descent asks twice about its start, to see whether the answer stays the same.
-    assert 0 < model.num_asked == 2 * policy.num_descents
+    # Each descent asks twice about its start, to see whether the answer stays the same, and again
+    # after each round that the model learned from.
+    assert 0 < model.num_asked <= 2 * policy.num_descents * (1 + 3)
 
 
 def test_callbacks_and_log(measurer, tmp_path):
