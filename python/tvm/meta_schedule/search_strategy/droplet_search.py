@@ -16,7 +16,6 @@
 # under the License.
 """Search strategy that explores with another one, then descends along the decisions of traces."""
 
-from collections import Counter
 from statistics import mean
 
 from tvm.auto_scheduler.coordinate_descent import CoordinateDescent
@@ -32,29 +31,30 @@ logger = get_logger(__name__)  # pylint: disable=invalid-name
 
 # A descent decides after each batch.
 MAX_BATCH = 16
-# To read the coordinates of all schedules of a long search would take long.
-MAX_PROGRAMS = 64
-# Schedules of one structure often lead to the same minimum.
-MAX_STARTS_OF_STRUCTURE = 2
+# To rebuild all schedules of a long search would take long.
+MAX_REBUILT = 64
+# More than a database has of one module.
+ALL_RECORDS = 1 << 24
 
 
 @derived_object
 class DropletSearch(PySearchStrategy):
     """Explores for a while, then exploits the best schedules: descends along their decisions.
 
-    Schedules of the module that the database has already count as explored. When no descent has
-    anything left to try, the search ends, however many trials remain.
+    Schedules of the module that the database has already, for the same target, count as explored.
+    When no descent has anything left to try, the search ends, however many trials remain.
 
     Parameters
     ----------
     explore_strategy : SearchStrategy.SearchStrategyType = "evolutionary"
-        The strategy that explores.
+        The strategy that explores. Only this one uses the cost model.
     explore_trials : int = 300
         The number of schedules to explore before descending, at least 0. At most three eighths of
-        the trials are spent on exploring, unless no schedule runs.
+        the trials are spent on exploring, unless no schedule runs. In a search of several tasks,
+        the trials are those that each task may have at most, `max_trials_per_task`, which is all
+        by default: choose a number that leaves most of a task's share to its descents.
     num_starts : int = 2
-        The number of schedules to descend from, at least 1. They are the best ones, at most two of
-        which differ in decisions only.
+        The number of schedules to descend from, the best ones, at least 1.
     radius : int = 1
         The longest step along a direction that is tried before a schedule counts as a minimum, at
         least 1. One step moves one prime factor from one tile to another, or another decision to
@@ -96,24 +96,39 @@ class DropletSearch(PySearchStrategy):
         self.explore_strategy = explore_strategy
         self.explore_trials = explore_trials
         self.num_starts = num_starts
-        self.context = None
+        self.task = None
         self.search = None
 
     def _initialize_with_tune_context(self, context):
-        """Take the context, and hand it to the exploring strategy."""
+        """Take what is to be searched, and hand the context to the exploring strategy."""
         self.explore_strategy._initialize_with_tune_context(context)
-        self.context = context
+        self.task = _Task(context)
 
     def pre_tuning(
         self, max_trials, num_trials_per_iter, design_spaces, database=None, cost_model=None
     ):
         """Begin a search. See `SearchStrategy.pre_tuning`."""
+        # TuneContext makes these for EvolutionarySearch alone.
+        # pylint: disable=import-outside-toplevel
+        from ..cost_model import RandomModel
+        from ..database import MemoryDatabase
+
+        # pylint: enable=import-outside-toplevel
+
         if self.search is not None:
             raise ValueError("pre_tuning was called a second time without post_tuning")
-        self.search = _Search(self, max_trials, num_trials_per_iter, database, cost_model)
+        database = MemoryDatabase() if database is None else database
+        cost_model = RandomModel() if cost_model is None else cost_model
+        search = _Search(self, max_trials, num_trials_per_iter, database)
+        # Of the last batch that it proposes before the descents, a part is not measured.
         self.explore_strategy.pre_tuning(
-            max_trials, self.search.explore_batch_size, design_spaces, database, cost_model
+            max_trials + num_trials_per_iter,
+            num_trials_per_iter,
+            design_spaces,
+            database,
+            cost_model,
         )
+        self.search = search
 
     def post_tuning(self):
         """End the search."""
@@ -165,13 +180,27 @@ class DropletSearch(PySearchStrategy):
         )
 
 
+class _Task:
+    """What is to be searched. The context itself holds the strategy, and would never be freed."""
+
+    def __init__(self, context):
+        self.mod = context.mod
+        self.target = context.target
+        self.postprocs = list(context.space_generator.postprocs or [])
+        self.seed = int(context.rand_state)
+
+    def rebuild(self, trace):
+        """The schedule of a trace. None if a postprocessor rejects it."""
+        coordinates = TraceCoordinates(self.mod, trace)
+        return coordinates.schedule_at(coordinates.origin, self.postprocs)
+
+
 class _Search:
     """One search, from pre_tuning to post_tuning."""
 
-    def __init__(self, strategy, max_trials, num_trials_per_iter, database, cost_model):
+    def __init__(self, strategy, max_trials, num_trials_per_iter, database):
         self.strategy = strategy
-        self.context = strategy.context
-        self.cost_model = cost_model
+        self.task = strategy.task
         self.batch_size = min(num_trials_per_iter, MAX_BATCH)
         self.num_left = max_trials
         self.num_explored = 0
@@ -179,11 +208,8 @@ class _Search:
         self.known = {}
         # Those that ran: their mean latencies, hashes and traces.
         self.ran = []
-        self.remember_database(database)
-        num_to_explore = min(strategy.explore_trials, max_trials * 3 // 8)
-        # At least two rounds, so that a cost model may learn from the first one.
-        self.explore_batch_size = min(num_trials_per_iter, max(num_to_explore // 2, 1))
-        self.max_explored = num_to_explore - len(self.known)
+        num_recorded = self.remember_database(database)
+        self.max_explored = min(strategy.explore_trials, max_trials * 3 // 8) - num_recorded
         # None while exploring.
         self.descents = None
         self.current = None
@@ -216,32 +242,24 @@ class _Search:
 
     def explore(self):
         """What the exploring strategy proposes, None if the time has come to descend."""
-        limit = self.max_explored - self.num_explored if self.ran else self.num_left
-        if limit <= 0:
+        limit = self.max_explored - self.num_explored
+        if limit <= 0 and self.ran:
             return None
+        if limit <= 0:  # without a schedule that runs, there is nothing to descend from
+            limit = self.num_left
         candidates = self.strategy.explore_strategy.generate_measure_candidates()
         return candidates and list(candidates)[: min(limit, self.num_left)]
 
     def begin_descents(self):
-        """Begin descents from the best schedules, few of which share a structure."""
+        """Begin descents from the best schedules."""
         self.descents = []
-        num_seen = Counter()
-        for _, program, trace in sorted(self.ran, key=lambda entry: entry[:2])[:MAX_PROGRAMS]:
-            coordinates = TraceCoordinates(self.context.mod, trace)
-            num_seen[coordinates.structure] += 1
-            if num_seen[coordinates.structure] <= MAX_STARTS_OF_STRUCTURE:
-                self.descents.append(
-                    TraceDescent(
-                        coordinates,
-                        program,
-                        self.known[program],
-                        self.context,
-                        self.cost_model,
-                        self.strategy.options,
-                    )
-                )
-            if len(self.descents) == self.strategy.num_starts:
-                break
+        options = {**self.strategy.options, "seed": self.task.seed}
+        self.ran.sort(key=lambda entry: entry[:2])
+        for _, program, trace in self.ran[: self.strategy.num_starts]:
+            coordinates = TraceCoordinates(self.task.mod, trace)
+            self.descents.append(
+                TraceDescent(coordinates, program, self.known, self.task.postprocs, options)
+            )
         logger.info("DropletSearch: begins %d descents", len(self.descents))
 
     def descend(self):
@@ -249,7 +267,7 @@ class _Search:
         while self.open_descents:
             # Each has a first batch, then the most successful one goes on.
             self.current = min(self.open_descents, key=lambda d: (d.has_begun, d.lowest_cost))
-            candidates = self.current.propose(min(self.batch_size, self.num_left), self.known)
+            candidates = self.current.propose(min(self.batch_size, self.num_left))
             if candidates:
                 return candidates
         return None
@@ -257,35 +275,41 @@ class _Search:
     def learn(self, candidates, results):
         """Remember results, and let the descent learn that asked for them."""
         costs = [_costs_of(result.run_secs) for result in results]
-        for candidate, samples in zip(candidates, costs):
-            self.remember(candidate.sch.mod, candidate.sch.trace, samples)
         if self.descents is None:
             self.num_explored += len(results)
+            for candidate, samples in zip(candidates, costs):
+                self.remember(candidate.sch, samples)
             self.strategy.explore_strategy.notify_runner_results(candidates, results)
             return
         move = self.current.learn(costs)
         if move:
             logger.info("DropletSearch: %.4f ms after %s", self.current.lowest_cost * 1e3, move)
 
-    def remember(self, mod, trace, costs):
+    def remember(self, sch, costs):
         """Keep what a schedule took."""
-        program = structural_hash(mod)
+        program = structural_hash(sch.mod)
         if program not in self.known:
             self.known[program] = costs
             if costs:
-                self.ran.append((mean(costs), program, trace))
+                self.ran.append((mean(costs), program, sch.trace))
 
     def remember_database(self, database):
-        """Keep what the best schedules took that were measured earlier."""
-        if database is None or not database.has_workload(self.context.mod):
-            return
-        workload = database.commit_workload(self.context.mod)
-        postprocs = self.context.space_generator.postprocs or []
-        for record in database.get_top_k(workload, MAX_PROGRAMS):
-            coordinates = TraceCoordinates(self.context.mod, record.trace)
-            sch = coordinates.schedule_at(coordinates.origin, postprocs)
+        """Keep what the best schedules took that were measured earlier. Returns the number of all
+        that were."""
+        if not database.has_workload(self.task.mod):
+            return 0
+        workload = database.commit_workload(self.task.mod)
+        # A latency decides for itself, so it has to be from the same target.
+        records = [
+            record
+            for record in database.get_top_k(workload, ALL_RECORDS)
+            if str(record.target) == str(self.task.target)
+        ]
+        for record in records[:MAX_REBUILT]:
+            sch = self.task.rebuild(record.trace)
             if sch is not None:
-                self.remember(sch.mod, record.trace, _costs_of(record.run_secs))
+                self.remember(sch, _costs_of(record.run_secs))
+        return len(records)
 
 
 def _costs_of(run_secs):

@@ -20,6 +20,9 @@ import json
 
 from tvm.tir.schedule import Schedule, Trace
 
+# Of an innermost factor, as SamplePerfectTile has it.
+NO_LIMIT = -1
+
 
 class TraceCoordinates:
     """The decisions that can move in the trace of a schedule, as coordinates.
@@ -52,13 +55,14 @@ class TraceCoordinates:
         The largest value of each coordinate; the smallest is 0.
     directions : List[List[Tuple[int, int]]]
         The unit steps: for each, the coordinates that it changes with the amount added.
-    structure : str
-        Equal for traces that differ in the values of coordinates only.
     """
 
     def __init__(self, mod, trace):
         self.mod = mod
         self.trace = trace.simplified(remove_postproc=True)
+        # Read once, as each access goes through TVM's foreign function interface.
+        self._insts = list(self.trace.insts)
+        self._decisions = dict(self.trace.decisions.items())
         self.origin, self.upper, self.directions = [], [], []
         self._parameters = {}
         num_places = iter(self._count_places())
@@ -71,7 +75,6 @@ class TraceCoordinates:
                 self._add(index, _Choice(decision, values=attrs[0]))
             elif kind == "SampleComputeLocation":
                 self._add(index, _Place(decision, next(num_places)))
-        self.structure = self._structure_of(insts, decisions)
 
     def schedule_at(self, point, postprocs):
         """Rebuild the schedule at a point, by replaying the trace and its postprocessors.
@@ -93,11 +96,11 @@ class TraceCoordinates:
             return None
         sch = Schedule(self.mod, debug_mask="none", error_render_level="none")
         try:
-            Trace(self.trace.insts, decisions).apply_to_schedule(sch, remove_postproc=True)
+            Trace(self._insts, decisions).apply_to_schedule(sch, remove_postproc=True)
+            sch.enter_postproc()
+            return sch if all(postproc.apply(sch) for postproc in postprocs) else None
         except RuntimeError:  # some primitive does not apply: a block would not see its input, say
             return None
-        sch.enter_postproc()
-        return sch if all(postproc.apply(sch) for postproc in postprocs) else None
 
     def describe(self, before, after):
         """What moves from one point to another, in words.
@@ -120,7 +123,7 @@ class TraceCoordinates:
                 parameter.decide(point[first : first + parameter.size]) for point in (before, after)
             )
             if old != new:
-                moves.append(f"{index}: {self.trace.insts[index].kind.name} {old} -> {new}")
+                moves.append(f"{index}: {self._insts[index].kind.name} {old} -> {new}")
         return ", ".join(moves)
 
     def _add(self, index, parameter):
@@ -134,12 +137,12 @@ class TraceCoordinates:
         ]
 
     def _decisions_at(self, point):
-        decisions = dict(self.trace.decisions.items())
+        decisions = dict(self._decisions)
         for index, (first, parameter) in self._parameters.items():
             values = point[first : first + parameter.size]
             if not parameter.allows(values):
                 return None
-            decisions[self.trace.insts[index]] = parameter.decide(values)
+            decisions[self._insts[index]] = parameter.decide(values)
         return decisions
 
     def _count_places(self):
@@ -155,10 +158,6 @@ class TraceCoordinates:
 
         self.trace.apply_to_schedule(sch, remove_postproc=True, decision_provider=count)
         return counts
-
-    def _structure_of(self, insts, decisions):
-        fixed = [entry for entry in decisions if entry[0] not in self._parameters]
-        return json.dumps([insts, fixed])
 
 
 def _read(trace):
@@ -192,7 +191,7 @@ class _Tiling:
 
     def allows(self, values):
         """Whether the innermost factor is not too long."""
-        return self.decide(values)[-1] <= self.max_innermost
+        return self.max_innermost == NO_LIMIT or self.decide(values)[-1] <= self.max_innermost
 
     def decide(self, values):
         """The factors."""

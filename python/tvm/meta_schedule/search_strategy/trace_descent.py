@@ -16,7 +16,6 @@
 # under the License.
 """A coordinate descent from one schedule along the decisions of its trace."""
 
-import math
 from statistics import mean
 
 from tvm.auto_scheduler.coordinate_descent import CoordinateDescent
@@ -24,9 +23,6 @@ from tvm.ir import structural_hash
 
 from ..arg_info import ArgInfo
 from .search_strategy import MeasureCandidate
-
-# A schedule predicted to be this much slower than the best one is hopeless anyway.
-MIN_SCORE = 0.01
 
 
 class TraceDescent:
@@ -38,47 +34,41 @@ class TraceDescent:
         The decisions of the schedule.
     program : int
         The structural hash of its module.
-    costs : List[float]
-        Its measured latencies in seconds, at least one.
-    context : TuneContext
-        The context with the postprocessors.
-    cost_model : Optional[CostModel]
-        The cost model that tells which neighbors to try first.
+    known : Dict[int, List[float]]
+        The latencies in seconds of measured programs by structural hash, none where the measurement
+        failed. That of the schedule must be there. The descent adds what it measures.
+    postprocs : List[Postproc]
+        The postprocessors.
     options : Dict[str, Any]
         The options of the engine.
     """
 
-    def __init__(self, coordinates, program, costs, context, cost_model, options):
+    def __init__(self, coordinates, program, known, postprocs, options):
         self.coordinates = coordinates
-        self.context = context
-        self.cost_model = cost_model
-        self.postprocs = context.space_generator.postprocs or []
+        self.known = known
+        self.postprocs = postprocs
         self.has_begun = False
         self.has_converged = False
-        self.lowest_cost = mean(costs)
-        self._candidates = {}
+        self.lowest_cost = mean(known[program])
+        # The point of each program: others that lead to it are no neighbors of their own.
         self._points = {program: tuple(coordinates.origin)}
         self._told = {tuple(coordinates.origin)}
         self._proposed = []
-        prior = self._predict_log_costs if self._has_learned() else None
         self._walk = CoordinateDescent(
             coordinates.upper,
             coordinates.directions,
             coordinates.origin,
-            costs,
-            prior=prior,
+            known[program],
             **options,
         )
 
-    def propose(self, size, known):
+    def propose(self, size):
         """Propose schedules to measure.
 
         Parameters
         ----------
         size : int
             The number of schedules wanted.
-        known : Dict[int, List[float]]
-            The latencies of measured programs, none where the measurement failed.
 
         Returns
         -------
@@ -92,17 +82,12 @@ class TraceDescent:
             if not points:
                 break
             for point in points:
-                candidate, program = self._candidate_at(point)
-                if tuple(point) in self._told:  # to confirm what was measured before
-                    self._proposed.append((point, candidate))
-                elif candidate is None:
-                    self._tell(point, [])
-                elif program in known:
-                    self._tell(point, known[program])
-                else:
-                    self._proposed.append((point, candidate))
+                self._consider(tuple(point))
         self.has_converged = not self._proposed
-        return [candidate for _, candidate in self._proposed]
+        return [
+            MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
+            for _, _, sch in self._proposed
+        ]
 
     def learn(self, costs):
         """Take the outcomes of what was proposed last.
@@ -119,45 +104,26 @@ class TraceDescent:
         """
         self.has_begun = True
         before = self._walk.best
-        for (point, _), samples in zip(self._proposed, costs):
+        for (point, program, _), samples in zip(self._proposed, costs):
+            self.known.setdefault(program, []).extend(samples)
             self._tell(point, samples)
         self._proposed = []
         return self.coordinates.describe(before, self._walk.best)
 
+    def _consider(self, point):
+        """Propose what is at a point, or tell at once what is known of it."""
+        # Nothing is kept of a schedule but its hash: to confirm it, it is made again.
+        sch = self.coordinates.schedule_at(point, self.postprocs)
+        program = None if sch is None else structural_hash(sch.mod)
+        if sch is None or self._points.setdefault(program, point) != point:
+            self._tell(point, [])
+        elif program in self.known and point not in self._told:
+            self._tell(point, self.known[program])
+        else:
+            self._proposed.append((point, program, sch))
+
     def _tell(self, point, costs):
-        self._told.add(tuple(point))
+        self._told.add(point)
         self._walk.tell(point, costs)
         if costs:
             self.lowest_cost = min(self.lowest_cost, mean(costs))
-
-    def _candidate_at(self, point):
-        """The candidate, None where there is none or where it is that of another point."""
-        key = tuple(point)
-        if key not in self._candidates:
-            candidate = program = None
-            sch = self.coordinates.schedule_at(point, self.postprocs)
-            if sch is not None:
-                program = structural_hash(sch.mod)
-                if self._points.setdefault(program, key) == key:
-                    args_info = ArgInfo.from_entry_func(sch.mod, remove_preproc=True)
-                    candidate = MeasureCandidate(sch, args_info)
-            self._candidates[key] = (candidate, program)
-        return self._candidates[key]
-
-    def _has_learned(self):
-        """Whether the cost model knows something: otherwise it does not say the same twice."""
-        candidate, _ = self._candidate_at(self.coordinates.origin)
-        if self.cost_model is None or candidate is None:
-            return False
-        first, second = (self.cost_model.predict(self.context, [candidate]) for _ in range(2))
-        return first[0] == second[0]
-
-    def _predict_log_costs(self, points):
-        log_costs = [math.inf] * len(points)
-        found = [(i, self._candidate_at(point)[0]) for i, point in enumerate(points)]
-        found = [(i, candidate) for i, candidate in found if candidate is not None]
-        if found:
-            scores = self.cost_model.predict(self.context, [candidate for _, candidate in found])
-            for (i, _), score in zip(found, scores):
-                log_costs[i] = -math.log(max(score, MIN_SCORE))
-        return log_costs
