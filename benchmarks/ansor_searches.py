@@ -51,7 +51,6 @@ class AnsorSearch(PythonBasedMeasureCallback):
     def __init__(self, policy, log, keep, measure):
         super().__init__()
         self.policy = policy
-        self.log = log
         self.keep = keep
         callbacks = [auto_scheduler.RecordToFile(str(log)), self]
         self.measurer = ProgramMeasurer(callbacks=callbacks, verbose=0, **measure)
@@ -74,10 +73,6 @@ class AnsorSearch(PythonBasedMeasureCallback):
         """Search for one round."""
         self.policy.continue_search_one_round(num_trials, self.measurer)
 
-    def records(self):
-        """The records of its trials, a line each."""
-        return self.log.read_text().splitlines()
-
 
 class AnsorSearches:
     """Makes the searches of a contest of SketchPolicy and DropletSearchPolicy.
@@ -95,9 +90,10 @@ class AnsorSearches:
     num_cores : int
         The number of cores that kernels run on.
     clock : Dict[str, float]
-        The seconds spent on building and on running candidates.
+        The seconds spent on each of the `activities`, to which it adds.
     """
 
+    activities = ("build", "run")
     rival = "sketch"
     searches = "droplet: DropletSearchPolicy. sketch: SketchPolicy"
 
@@ -125,7 +121,7 @@ class AnsorSearches:
 
     def make_continued(self, log, keep, explored):
         """Ansor, continued from records."""
-        known = log.with_name(log.name.replace("sketch+", "explored"))
+        known = log.with_suffix(".explored.json")
         known.write_text("".join(f"{record}\n" for record in explored))
         model = self.cost_model()
         model.update_from_file(str(known))

@@ -86,20 +86,24 @@ class Contender:
     name : str
         Its name.
     make_search : Callable
-        Makes the search, on the contender's own time. It is given what to call with the latency
-        in seconds (None if it failed) and the error number of each candidate of a batch.
+        Makes the search, on the contender's own time. It is given the log, and what to call with
+        the latency in seconds (None if it failed) and the error number of each candidate of a
+        batch.
+    log : Path
+        The log of its records, which starts afresh.
     next_trials : Callable
         From the contender to the number of trials of its next round, 0 at the end.
     seed : int
         The seed of NumPy, from which a cost model guesses until it is trained.
     clock : Dict[str, float]
-        The seconds spent on building and on running candidates, of all contenders.
+        The seconds that all contenders together spent on each activity besides the search itself.
     start : float
         Its wall-clock time at the start, in seconds.
     """
 
-    def __init__(self, name, make_search, next_trials, seed, clock, start=0.0):
+    def __init__(self, name, make_search, log, next_trials, seed, clock, start=0.0):
         self.name = name
+        self.log = log
         self.next_trials = next_trials
         self.clock = clock
         self.start = start
@@ -108,8 +112,9 @@ class Contender:
         self.split = defaultdict(lambda: dict.fromkeys(("search", *clock), 0.0))
         self.empty_rounds = 0
         self.random_state = np.random.RandomState(seed).get_state()
+        log.unlink(missing_ok=True)
         with self.on_the_clock():
-            self.search = make_search(self.keep)
+            self.search = make_search(log, self.keep)
 
     def keep(self, outcomes):
         """Keep the trials of a batch.
@@ -121,6 +126,12 @@ class Contender:
         """
         seconds = self.seconds + time.perf_counter() - self.round_begin
         self.trials += [Trial(seconds, *outcome) for outcome in outcomes]
+
+    def records(self):
+        """The records of its trials, a line each."""
+        # Before them, there may be those that it began with.
+        lines = self.log.read_text().splitlines()
+        return lines[len(lines) - len(self.trials) :]
 
     @property
     def finished(self):
@@ -155,11 +166,11 @@ class Contender:
         np.random.set_state(others)
 
         self.seconds += seconds
-        measuring = {name: self.clock[name] - clock[name] for name in clock}
+        activities = {name: self.clock[name] - clock[name] for name in clock}
         split = self.split[self.phase]
-        for name, spent in measuring.items():
+        for name, spent in activities.items():
             split[name] += spent
-        split["search"] += seconds - sum(measuring.values())
+        split["search"] += seconds - sum(activities.values())
 
     def summary(self):
         """All that is kept of it, ready for JSON."""
@@ -215,10 +226,9 @@ class Contest:
         self.seed = seed
         self.settings = settings
         self.records = records
-        self.clock = dict.fromkeys(("build", "run"), 0.0)
-        self.searches = SCHEDULERS[settings.scheduler](
-            kernel, target, seed, settings, num_cores, self.clock
-        )
+        searches = SCHEDULERS[settings.scheduler]
+        self.clock = dict.fromkeys(searches.activities, 0.0)
+        self.searches = searches(kernel, target, seed, settings, num_cores, self.clock)
         self.contenders = {}
         records.mkdir(parents=True, exist_ok=True)
 
@@ -248,14 +258,8 @@ class Contest:
     def add(self, name, make_search, next_trials, start=0.0):
         """Add a contender."""
         log = self.records / f"{self.kernel.name}-seed{self.seed}-{name}.json"
-        log.unlink(missing_ok=True)
         self.contenders[name] = Contender(
-            name,
-            lambda keep: make_search(log, keep),
-            next_trials,
-            self.seed,
-            self.clock,
-            start,
+            name, make_search, log, next_trials, self.seed, self.clock, start
         )
 
     def add_continued(self):
@@ -263,7 +267,7 @@ class Contest:
         droplet = self.contenders["droplet"]
         if droplet.best() is None:
             sys.exit(f"{self.kernel.name}: none of {len(droplet.trials)} candidates ran.")
-        explored = droplet.search.records()[: self.num_explored]
+        explored = droplet.records()[: self.num_explored]
         self.add(
             f"{self.searches.rival}+",
             lambda log, keep: self.searches.make_continued(log, keep, explored),
@@ -316,7 +320,7 @@ class Contest:
         if own is None or best_latency(explored) <= own:
             best[continued.name] = (droplet, droplet.best(until=explored[-1].seconds))
         return {
-            name: None if index is None else contender.search.records()[index]
+            name: None if index is None else contender.records()[index]
             for name, (contender, index) in best.items()
         }
 

@@ -43,9 +43,9 @@ NOTES = """\
   brackets the 10th and 90th percentile. Below 1, droplet's kernel is the faster one. Means are over
   kernels, and for each of them over its seeds.
 - Trials of droplet, and those that failed: explored + descended.
-- own code: the search itself without building and running candidates, in the descent; ms a trial:
-  the same for each trial of the descent. evolution: the same while exploring, thus evolutionary
-  search and training of the cost model."""
+- own code: the search itself in the descent, without what has a column of its own; ms a trial: the
+  same for each trial of the descent. evolution: the same while exploring, thus evolutionary search
+  and, where that has no column, training of the cost model."""
 
 
 def read(path):
@@ -336,22 +336,23 @@ def search_rows(results):
 def split_rows(results):
     """Where droplet and its rival spent their time."""
     rival = scheduler_of(results[0]).rival
+    activities = scheduler_of(results[0]).activities
     rows = [
         ["kernel", "seed", "droplet evolution", "droplet own code", "ms a trial"]
-        + ["droplet build", "droplet run"]
-        + [f"{rival} {what}" for what in ("evolution", "build", "run")]
+        + [f"droplet {what}" for what in activities]
+        + [f"{rival} {what}" for what in ("evolution", *activities)]
     ]
     for result in results:
         rival, droplet, _ = contenders_of(result)
         num_descended = len(droplet["trials"]) - droplet["explored"]
         explore, descend = (
-            droplet["split"].get(phase, dict.fromkeys(("search", "build", "run"), 0.0))
+            droplet["split"].get(phase, dict.fromkeys(("search", *activities), 0.0))
             for phase in ("explore", "descend")
         )
         own_ms = descend["search"] / num_descended * 1e3 if num_descended else 0.0
         seconds = [explore["search"], descend["search"], own_ms]
-        seconds += [explore[name] + descend[name] for name in ("build", "run")]
-        seconds += [rival["split"]["all"][name] for name in ("search", "build", "run")]
+        seconds += [explore[name] + descend[name] for name in activities]
+        seconds += [rival["split"]["all"][name] for name in ("search", *activities)]
         rows.append(head_of(result) + [f"{value:.2f}" for value in seconds])
     return rows
 

@@ -50,7 +50,7 @@ DEFAULT_KERNELS = (
 )
 QUICK_KERNELS = ("matmul", "softmax")
 # Trials explored, descended, and of the rival.
-DEFAULT_TRIALS = {"auto": (48, 80, 512), "meta": (72, 120, 512)}
+DEFAULT_TRIALS = {"auto": (48, 80, 512), "meta": (64, 128, 512)}
 QUICK_TRIALS = (16, 32, 64)
 
 
@@ -91,10 +91,21 @@ def parse_args(arguments=None):
     defaults = QUICK_TRIALS if args.quick else DEFAULT_TRIALS[args.scheduler]
     given = (args.explore_trials, args.descend_trials, args.rival_trials)
     args.settings = Settings(args.scheduler, *(g or d for g, d in zip(given, defaults)))
+    check_share(parser, args.settings)
     kernels = args.kernels or (QUICK_KERNELS if args.quick else DEFAULT_KERNELS)
     args.kernels = list(dict.fromkeys(kernels))
     args.seeds = list(dict.fromkeys(args.seeds))
     return args
+
+
+def check_share(parser, settings):
+    """Exit if DropletSearch would explore less than it is asked for."""
+    num_trials = settings.explore_trials + settings.descend_trials
+    if settings.scheduler == "meta" and settings.explore_trials * 8 > num_trials * 3:
+        parser.error(
+            f"--explore-trials is {settings.explore_trials}, but DropletSearch spends at most "
+            f"three eighths of its {num_trials} trials on exploring"
+        )
 
 
 def contests_to_hold(args):

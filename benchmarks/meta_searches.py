@@ -32,10 +32,12 @@ from tvm.meta_schedule.utils import remove_build_dir
 
 # Trials that a strategy is asked for at a time, unless it gives fewer itself.
 TRIALS_PER_ITER = 64
+# The latency in seconds that databases have of a candidate that failed.
+FAILED = 1e10
 
 
 class MetaSearch:
-    """A search strategy with a database and a log of its own.
+    """A search strategy with a database of its own.
 
     It is driven by hand and not by MetaSchedule's task scheduler, so that searches can take turns.
 
@@ -50,7 +52,7 @@ class MetaSearch:
     max_trials : int
         The trials that the strategy is told.
     log : Path
-        The log of its records.
+        The records of the database.
     keep : Callable
         Called with the latency and the error number of each candidate of a batch.
     measurer : Measurer
@@ -62,11 +64,14 @@ class MetaSearch:
         self.context = context
         self.cost_model = cost_model
         self.max_trials = max_trials
-        self.log = log
         self.keep = keep
         self.measurer = measurer
-        self.database = ms.database.MemoryDatabase()
+        workloads = log.with_suffix(".workloads.json")
+        workloads.unlink(missing_ok=True)
+        self.database = ms.database.JSONDatabase(str(workloads), str(log))
         self.workload = self.database.commit_workload(context.mod)
+        # What another search measured: results by structural hash.
+        self.explored = {}
         self.has_begun = False
 
     @property
@@ -87,41 +92,47 @@ class MetaSearch:
                 self.max_trials, TRIALS_PER_ITER, database=self.database, cost_model=self.cost_model
             )
         candidates = list(self.context.generate_measure_candidates() or ())[:num_trials]
-        if candidates:
-            results = self.measurer.measure(candidates, self.context.target)
-            self.learn(candidates, results)
-            self.context.notify_runner_results(candidates, results)
-            self.write(candidates, results)
-            self.keep([outcome_of(result) for result in results])
+        if not candidates:
+            return
+        # The strategy itself would have them measured once more.
+        known = [self.explored.get(program_hash(candidate)) for candidate in candidates]
+        fresh = [candidate for candidate, result in zip(candidates, known) if result is None]
+        measured = iter(self.measure(fresh) if fresh else ())
+        results = [result or next(measured) for result in known]
+        self.context.notify_runner_results(candidates, results)
+
+    def measure(self, candidates):
+        """Measure candidates, and learn what comes of it."""
+        results = self.measurer.measure(candidates, self.context.target)
+        self.learn(candidates, results)
+        self.keep([outcome_of(result) for result in results])
+        return results
 
     def learn(self, candidates, results):
-        """Put results into the database, and into the cost model."""
+        """Put results into the database, as MetaSchedule does, and into the cost model."""
         for candidate, result in zip(candidates, results):
-            if result.run_secs:
-                self.database.commit_tuning_record(
-                    ms.database.TuningRecord(
-                        candidate.sch.trace,
-                        self.workload,
-                        result.run_secs,
-                        self.context.target,
-                        candidate.args_info,
-                    )
+            self.database.commit_tuning_record(
+                ms.database.TuningRecord(
+                    candidate.sch.trace,
+                    self.workload,
+                    result.run_secs or [FAILED],
+                    self.context.target,
+                    candidate.args_info,
                 )
-        self.cost_model.update(self.context, candidates, results)
+            )
+        with self.measurer.timed("train"):
+            self.cost_model.update(self.context, candidates, results)
 
-    def write(self, candidates, results):
-        """Append records to the log."""
-        with self.log.open("a") as log:
-            for candidate, result in zip(candidates, results):
-                record = {
-                    "trace": candidate.sch.trace.as_json(),
-                    "run_secs": [float(seconds) for seconds in result.run_secs or ()],
-                }
-                log.write(json.dumps(record) + "\n")
-
-    def records(self):
-        """The records of its trials, a line each."""
-        return self.log.read_text().splitlines()
+    def take_over(self, records):
+        """Learn what another search explored, from its records."""
+        found = [
+            ms.database.TuningRecord.from_json(json.loads(record)[1], self.workload)
+            for record in records
+        ]
+        candidates = [record.as_measure_candidate() for record in found]
+        results = [result_of(record) for record in found]
+        self.explored = dict(zip(map(program_hash, candidates), results))
+        self.learn(candidates, results)
 
 
 class Measurer:
@@ -132,7 +143,7 @@ class Measurer:
     num_cores : int
         The number of cores that kernels run on.
     clock : Dict[str, float]
-        The seconds spent on building and on running candidates, to which it adds.
+        The seconds spent on building, on running and on whatever else is timed, to which it adds.
     """
 
     def __init__(self, num_cores, clock):
@@ -181,7 +192,7 @@ class Measurer:
 
     @contextlib.contextmanager
     def timed(self, name):
-        """Count the time as spent on building or running."""
+        """Count the time as spent on an activity."""
         begin = time.perf_counter()
         yield
         self.clock[name] += time.perf_counter() - begin
@@ -203,9 +214,10 @@ class MetaSearches:
     num_cores : int
         The number of cores that kernels run on.
     clock : Dict[str, float]
-        The seconds spent on building and on running candidates.
+        The seconds spent on each of the `activities`, to which it adds.
     """
 
+    activities = ("build", "run", "train")
     rival = "evolution"
     searches = "droplet: DropletSearch. evolution: EvolutionarySearch"
 
@@ -236,7 +248,7 @@ class MetaSearches:
         """Evolutionary search, continued from records."""
         strategy = ms.search_strategy.EvolutionarySearch()
         search = self.search(strategy, self.settings.descend_trials, log, keep)
-        search.learn(*zip(*map(self.read, explored)))
+        search.take_over(explored)
         return search
 
     def search(self, strategy, max_trials, log, keep):
@@ -255,43 +267,28 @@ class MetaSearches:
         )
         return MetaSearch(strategy, context, cost_model, max_trials, log, keep, self.measurer)
 
-    def read(self, record):
-        """A record as a candidate and its result."""
-        sch = schedule_of(self.kernel, record)
-        args_info = ms.arg_info.ArgInfo.from_entry_func(sch.mod, remove_preproc=True)
-        run_secs = json.loads(record)["run_secs"]
-        result = RunnerResult(run_secs, None) if run_secs else RunnerResult(None, "failed")
-        return ms.MeasureCandidate(sch, args_info), result
-
     @staticmethod
     def program_of(kernel, _, record):
         """Rebuild a candidate. See `AnsorSearches.program_of`."""
-        mod = schedule_of(kernel, record).mod
-        return mod.script(), (mod,)
+        sch = tvm.tir.Schedule(kernel.module())
+        tvm.tir.schedule.Trace.apply_json_to_schedule(json.loads(record)[1][0], sch)
+        return sch.mod.script(), (sch.mod,)
 
     def timed(self):
         """A context in which the clock counts: here it counts in any."""
         return contextlib.nullcontext()
 
 
-def schedule_of(kernel, record):
-    """Rebuild a schedule.
+def program_hash(candidate):
+    """What is equal for equal programs."""
+    return tvm.ir.structural_hash(candidate.sch.mod)
 
-    Parameters
-    ----------
-    kernel : workloads.Kernel
-        The kernel that it is of.
-    record : str
-        Its record in a log.
 
-    Returns
-    -------
-    sch : tvm.tir.Schedule
-        The schedule.
-    """
-    sch = tvm.tir.Schedule(kernel.module())
-    tvm.tir.schedule.Trace.apply_json_to_schedule(json.loads(record)["trace"], sch)
-    return sch
+def result_of(record):
+    """The result that a record keeps."""
+    if float(record.run_secs[0]) >= FAILED:
+        return RunnerResult(None, "failed")
+    return RunnerResult(record.run_secs, None)
 
 
 def outcome_of(result):

@@ -25,6 +25,7 @@ import pytest
 import tvm
 from tvm import te
 from tvm.s_tir import meta_schedule as ms
+from tvm.s_tir.meta_schedule.builder.local_builder import default_build, default_export
 from tvm.s_tir.meta_schedule.post_optimization import PostOpt
 from tvm.s_tir.meta_schedule.post_optimization.space import Space
 from tvm_droplet_search import DropletSearch
@@ -41,6 +42,19 @@ def matmul():
     return tvm.IRModule({"main": te.create_prim_func([a, b, c])})
 
 
+@ms.utils.derived_object
+class InProcessBuilder(ms.builder.PyBuilder):
+    """Builds without other processes, which take longer to start than the search takes."""
+
+    def build(self, build_inputs):
+        return [
+            ms.builder.BuilderResult(
+                default_export(default_build(build_input.mod, build_input.target, None)), None
+            )
+            for build_input in build_inputs
+        ]
+
+
 def tune(work_dir, strategy, max_trials, **options):
     options.setdefault("cost_model", "random")
     # TVM cannot set up its log again while handlers without a name, such as pytest's, are there.
@@ -52,6 +66,7 @@ def tune(work_dir, strategy, max_trials, **options):
         max_trials_global=max_trials,
         num_trials_per_iter=8,
         strategy=strategy,
+        builder=InProcessBuilder(),
         runner=ms.runner.LocalRunner(
             evaluator_config=ms.runner.EvaluatorConfig(number=1, min_repeat_ms=10)
         ),
