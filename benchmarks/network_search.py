@@ -30,6 +30,7 @@ from result_files import write_json
 
 import numpy as np
 from tvm import auto_scheduler
+from tvm.auto_scheduler.log_check import mend_log
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 
@@ -103,7 +104,9 @@ class Stopwatch(PythonBasedMeasureCallback):
         self.path = progress_of(log)
         self.progress = load_progress(log)
         self.begin = time.perf_counter() - self.progress.seconds
-        self.num_measured = len(log.read_text().splitlines()) if log.exists() else 0
+        lines = log.read_text().splitlines() if log.exists() else []
+        # A record that was cut is a comment by now.
+        self.num_measured = sum(not line.startswith("#") for line in lines)
 
     def callback(self, policy, inputs, results):
         """Count a batch."""
@@ -148,6 +151,7 @@ class Rounds(TaskSchedulerCallback):
         latency = float(task_scheduler.cur_score) if is_complete else None
         progress = self.stopwatch.progress
         progress.curve.append([self.stopwatch.read(), self.stopwatch.num_measured, latency])
+        self.stopwatch.save()
         self.report(progress)
 
 
@@ -209,6 +213,8 @@ def search(contender, tasks, weights, log, measure, seed, report):
     progress : Progress
         How the search went.
     """
+    if log.exists():
+        mend_log(log)
     stopwatch = Stopwatch(contender.seconds, log)
     progress = stopwatch.progress
     # Policies by name have no seed of their own, and draw from these.

@@ -17,6 +17,9 @@
 """Test benchmarks/networks.py."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -25,6 +28,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "auto_scheduler"))
 
+import network_latency
 import network_report
 import network_search
 import networks
@@ -39,12 +43,12 @@ from onnx import TensorProto, helper
 from test_auto_scheduler_droplet_common import FAST_SKETCH_PARAMS, fake_measuring
 from tvm import auto_scheduler
 
-CONTENDER = Contender("droplet", "droplet.xgb", 60)
+CONTENDER = Contender("droplet", "droplet.xgb", 30)
 
 
-def write_onnx(path, height=8, operator="Conv"):
+def write_onnx(path, height=8, operator="Conv", seed=0):
     """A convolution with a bias as an ONNX file."""
-    random = np.random.default_rng(0)
+    random = np.random.default_rng(seed)
     arrays = {"weight": random.normal(size=(8, 4, 3, 3)), "bias": random.normal(size=8)}
     weights = [
         helper.make_tensor(name, TensorProto.FLOAT, array.shape, array.ravel())
@@ -192,21 +196,25 @@ class Interrupted(Exception):
     pass
 
 
-def test_goes_on_after_an_interruption(measurer, tasks, tmp_path):
-    log = tmp_path / "log.json"
-
+def run_interrupted_search(tasks, log):
     def interrupt(progress):
         if len(progress.curve) == 2:
             raise Interrupted
 
     with pytest.raises(Interrupted):
         run_search(tasks, log, report=interrupt)
+
+
+def test_goes_on_after_an_interruption(measurer, tasks, tmp_path):
+    log = tmp_path / "log.json"
+    run_interrupted_search(tasks, log)
     before, records = load_progress(log), log.read_text()
     assert not before.finished and before.num_records == len(records.splitlines())
+    assert len(before.curve) == 2
     first_programs = set(measurer.programs)
     measurer.inputs.clear()
     progress = run_search(tasks, log)
-    assert progress.finished and progress.seconds >= 60
+    assert progress.finished and progress.seconds >= CONTENDER.seconds
     assert log.read_text().startswith(records)
     assert progress.num_records > before.num_records
     assert not first_programs & set(measurer.programs)
@@ -216,7 +224,27 @@ def test_goes_on_after_an_interruption(measurer, tasks, tmp_path):
     assert not measurer.inputs
 
 
-def test_real_run(network, tmp_path, capsys):
+def test_goes_on_from_a_record_that_was_cut(measurer, tasks, tmp_path, caplog):
+    log = tmp_path / "log.json"
+    run_interrupted_search(tasks, log)
+    log.write_bytes(log.read_bytes()[:-40])
+    others = log.read_text().splitlines()[:-1]
+    progress = run_search(tasks, log)
+    assert "log.json was cut" in caplog.text
+    assert progress.finished
+    assert log.read_text().splitlines()[: len(others)] == others
+    num_records = len(list(auto_scheduler.load_records(str(log))))
+    assert progress.curve[-1][1] == num_records == len(measurer.inputs) - 1
+
+
+@pytest.fixture
+def one_thread(monkeypatch):
+    """What waits for other threads takes long on a busy machine."""
+    monkeypatch.setenv("TVM_NUM_THREADS", "1")
+
+
+def test_real_run(one_thread, network, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(network_latency, "NUM_PROCESSES", 1)
     output = tmp_path / "output"
     args = networks.parse_args(["--onnx", str(tmp_path / "tiny.onnx"), "--output", str(output)])
     args.seconds = 6
@@ -235,6 +263,57 @@ def test_real_run(network, tmp_path, capsys):
     args.seconds = 7
     with pytest.raises(SystemExit, match="name another --output"):
         networks.hold(networks.find_networks(args), args)
+
+
+def test_wrong_output_is_refused(network, tmp_path):
+    other = load_onnx(write_onnx(tmp_path / "other.onnx", seed=1))
+    libraries = {"untuned": str(tmp_path / "untuned.so"), "wrong": str(tmp_path / "wrong.so")}
+    for compiled, library in zip((network, other), libraries.values()):
+        compiled.compile(tvm.target.Target("llvm")).export_library(library)
+    inputs = str(tmp_path / "inputs.npz")
+    np.savez(inputs, **network.random_inputs(0))
+    with pytest.raises(SystemExit, match="wrong: the network is WRONG"):
+        network_latency._measure({"libraries": libraries, "inputs": inputs})
+
+
+QUICK_MAIN = f"""
+import network_latency, networks
+from tvm import auto_scheduler
+
+network_latency.NUM_PROCESSES = 1
+auto_scheduler.SketchPolicy.DEFAULT_PARAMS.update({FAST_SKETCH_PARAMS})
+networks.main()
+"""
+
+
+def test_ctrl_c(one_thread, network, tmp_path):
+    """In the second search. Ctrl-C reaches the workers, too."""
+    output = tmp_path / "output"
+    command = [sys.executable, "-c", QUICK_MAIN, "--onnx", str(tmp_path / "tiny.onnx")]
+    command += ["--output", str(output), "--seconds", "6"]
+    options = {
+        "cwd": Path(networks.__file__).parent,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.STDOUT,
+        "text": True,
+    }
+    with subprocess.Popen(command, start_new_session=True, **options) as process:
+        reported = next(line.split() for line in process.stdout if line.startswith("tiny droplet "))
+        os.killpg(process.pid, signal.SIGINT)
+        text = process.stdout.read()
+    assert process.returncode == 130
+    assert "Interrupted: the same command goes on" in text
+    logs = [output / "records" / f"tiny-{name}.json" for name in ("sketch", "droplet")]
+    sketch, droplet = (log.read_text() for log in logs)
+    # All that was measured by then.
+    assert len(droplet.splitlines()) >= int(reported[2]) > 0
+
+    done = subprocess.run(command, check=False, **options)
+    assert done.returncode == 0, done.stdout
+    assert "tiny sketch " not in done.stdout
+    assert logs[0].read_text() == sketch
+    assert logs[1].read_text().startswith(droplet)
+    assert (output / "tiny-network.json").exists()
 
 
 def test_report_without_results(tmp_path):

@@ -25,6 +25,7 @@ import numpy as np
 
 from .cost_model import XGBModel
 from .droplet_search_policy import DropletSearchPolicy
+from .log_check import key_of, mend_log, no_records_message
 from .measure import (
     MeasureInput,
     MeasureResult,
@@ -55,7 +56,8 @@ def descend_from_log(
     ----------
     log_file : str
         The log of an earlier search, for example one of TaskScheduler with SketchPolicy. New
-        records are appended.
+        records are appended. A last record that was cut, since its writer was killed, becomes a
+        comment.
     tune_option : TuningOptions
         The number of trials of all tasks together, and how to measure them. `early_stopping` holds
         for each task. It needs no RecordToFile.
@@ -64,7 +66,7 @@ def descend_from_log(
         valid record in the log are left out. By default all tasks of the log, which is possible
         if their workloads are registered, as they are after `extract_tasks`.
     task_weights : Optional[List[float]]
-        How often each of `tasks` occurs. By default once.
+        How often each of `tasks` occurs. By default once. Those that do not are left out.
     search_policy_params : Optional[Dict[str, Any]]
         Parameters of DropletSearchPolicy. It does not explore.
 
@@ -86,11 +88,15 @@ def descend_from_log(
     weights = [1] * len(tasks) if task_weights is None else list(task_weights)
     if len(weights) != len(tasks):
         raise ValueError(f"There are {len(tasks)} tasks, but {len(weights)} task_weights")
-    lowest = [_LowestLatency(records.get(_key_of(task), _NO_RECORDS).results) for task in tasks]
+    lowest = [_LowestLatency(records.get(key_of(task), _NO_RECORDS).results) for task in tasks]
     before = [latency.seconds for latency in lowest]
-    costs = {i: weights[i] * before[i] for i in range(len(tasks)) if np.isfinite(before[i])}
+    costs = {
+        i: weights[i] * before[i]
+        for i in range(len(tasks))
+        if weights[i] > 0 and np.isfinite(before[i])
+    }
     if not costs:
-        raise ValueError(_no_records_message(log_file, tasks, records))
+        raise ValueError(no_records_message(log_file, tasks, records))
     order = sorted(costs, key=costs.get, reverse=True)
 
     cost_model = XGBModel(num_warmup_sample=0)
@@ -104,7 +110,7 @@ def descend_from_log(
             break
         num_left -= _descend(
             tasks[i],
-            records[_key_of(tasks[i])],
+            records[key_of(tasks[i])],
             cost_model,
             _options_of_task(tune_option, num_trials, [RecordToFile(log_file), lowest[i]]),
             search_policy_params,
@@ -180,18 +186,12 @@ def _options_of_task(tune_option, num_trials, callbacks):
     )
 
 
-def _key_of(task):
-    """What tells tasks apart in a log."""
-    return task.workload_key, str(task.target)
-
-
 def _read(log_file):
     """What a log has of each task."""
-    if not os.path.isfile(log_file):
-        raise FileNotFoundError(f"There is no log {log_file}")
+    mend_log(log_file)
     records = {}
     for inp, res in RecordReader(log_file):
-        of_task = records.setdefault(_key_of(inp.task), _Records([], []))
+        of_task = records.setdefault(key_of(inp.task), _Records([], []))
         of_task.inputs.append(inp)
         of_task.results.append(res)
     if not any(res.error_no == 0 for of_task in records.values() for res in of_task.results):
@@ -208,12 +208,3 @@ def _tasks_of(records, log_file):
             f"The log {log_file} has tasks whose workloads are not registered. Give `tasks`, for "
             "example those that extract_tasks returns for the network"
         ) from error
-
-
-def _no_records_message(log_file, tasks, records):
-    targets = "; ".join(sorted({target for _, target in records}))
-    wanted = "; ".join(sorted({str(task.target) for task in tasks}))
-    return (
-        f"The log {log_file} has no valid record of any of the {len(tasks)} tasks on {wanted}. Its "
-        f"records are for the target {targets}"
-    )

@@ -16,6 +16,8 @@
 # under the License.
 """Test DropletSearchPolicy as TaskScheduler takes it by name."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -38,6 +40,19 @@ from test_auto_scheduler_droplet_common import (
 def measurer():
     with fake_measuring() as fake:
         yield fake
+
+
+@pytest.fixture
+def models(monkeypatch):
+    """The instances of XGBModel that TaskScheduler makes."""
+    made = []
+
+    def make(**kwargs):
+        made.append(auto_scheduler.XGBModel(**kwargs))
+        return made[-1]
+
+    monkeypatch.setattr(auto_scheduler.task_scheduler, "XGBModel", make)
+    return made
 
 
 def options(num_trials, log=None, **kwargs):
@@ -83,9 +98,22 @@ def test_given_params_come_first(measurer):
 
 def test_explore_trials():
     assert explore_trials_per_task(num_measure_trials=80, num_tasks=2) == 10
-    assert explore_trials_per_task(num_measure_trials=7, num_tasks=2) == 1
+    assert explore_trials_per_task(num_measure_trials=24, num_tasks=2) == 8
+    assert explore_trials_per_task(num_measure_trials=7, num_tasks=2) == 3
     alone = auto_scheduler.DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"]
     assert explore_trials_per_task(num_measure_trials=100000, num_tasks=1) == alone
+
+
+@pytest.mark.parametrize(
+    "name, num_measures_per_round, num_samples",
+    [("sketch.xgb", 64, 128), ("droplet.xgb", 64, 47), ("droplet.xgb", 8, 15)],
+)
+def test_model_guesses_no_longer_than_policies_sample(
+    models, name, num_measures_per_round, num_samples
+):
+    tasks = [make_task(64), make_task(32)]
+    make_search_policies(name, {}, tasks, num_measures_per_round, verbose=0)
+    assert models[0].num_warmup_sample == num_samples
 
 
 @pytest.mark.parametrize("name, trained", [("droplet.xgb", True), ("droplet.random", False)])
@@ -111,6 +139,13 @@ def test_trained_model_evolves_from_the_first_trial_on(
     assert seen[1]["sample_trials"] == 5
 
 
+@pytest.mark.parametrize("adaptive_training", [False, True])
+def test_adaptive_training(measurer, models, adaptive_training):
+    scheduler = auto_scheduler.TaskScheduler([make_task()], callbacks=[])
+    tune(scheduler, 16, "droplet.xgb", adaptive_training=adaptive_training)
+    assert [model.adaptive_training for model in models] == [adaptive_training]
+
+
 def test_converged_tasks_give_their_rounds_to_the_others(measurer):
     """The run ends when all tasks have converged."""
     tasks = [make_task(8), make_task(64)]
@@ -123,17 +158,59 @@ def test_converged_tasks_give_their_rounds_to_the_others(measurer):
     assert small < large
 
 
-def test_resumes_from_a_log(measurer, tmp_path):
+@pytest.mark.parametrize("name", ["droplet.random", "droplet.xgb"])
+def test_resumes_from_a_log(measurer, models, caplog, tmp_path, name):
     log = tmp_path / "log.json"
     tasks = [make_task(64), make_task(32)]
-    tune(auto_scheduler.TaskScheduler(tasks, callbacks=[]), 40, log=log)
+    tune(auto_scheduler.TaskScheduler(tasks, callbacks=[]), 40, name, log=log)
     before = measurer.programs
     scheduler = auto_scheduler.TaskScheduler(tasks, load_log_file=str(log), callbacks=[])
-    policies = tune(scheduler, 40, log=log)
+    policies = tune(scheduler, 40, name, log=log)
     assert not set(before) & set(measurer.programs[len(before) :])
     # All that is in the log counts as explored.
     assert sum(policy.num_explored for policy in policies) == 40
     assert len(measurer.inputs) == 80
+    # The second model learns from the log, too.
+    assert [len(model.inputs) for model in models] == ([40, 80] if name == "droplet.xgb" else [])
+    assert not caplog.records
+
+
+def test_resumes_from_a_log_whose_last_record_was_cut(measurer, caplog, tmp_path):
+    log = tmp_path / "log.json"
+    task = make_task()
+    tune(auto_scheduler.TaskScheduler([task], callbacks=[]), 20, log=log)
+    log.write_bytes(log.read_bytes()[:-40])
+    scheduler = auto_scheduler.TaskScheduler([task], load_log_file=str(log), callbacks=[])
+    (policy,) = tune(scheduler, 20, log=log)
+    assert "log.json was cut" in caplog.text
+    assert policy.num_explored == 19
+    assert len(list(auto_scheduler.load_records(str(log)))) == 39
+
+
+def test_log_is_missing(measurer, tmp_path):
+    log = str(tmp_path / "missing.json")
+    scheduler = auto_scheduler.TaskScheduler([make_task()], load_log_file=log, callbacks=[])
+    with pytest.raises(FileNotFoundError, match="There is no log .*missing.json"):
+        tune(scheduler, 16)
+
+
+def test_log_of_another_target(measurer, caplog, tmp_path):
+    log = tmp_path / "log.json"
+    task = make_task()
+    tune(auto_scheduler.TaskScheduler([task], callbacks=[]), 16, log=log)
+    other = auto_scheduler.SearchTask(
+        workload_key=task.workload_key, target=tvm.target.Target("llvm -mcpu=skylake-avx512")
+    )
+    scheduler = auto_scheduler.TaskScheduler([other], load_log_file=str(log), callbacks=[])
+    tune(scheduler, 16)
+    assert re.search("skylake-avx512.*for the target llvm -keys=cpu", caplog.text)
+
+
+def test_log_without_records(measurer, caplog, tmp_path):
+    log = tmp_path / "log.json"
+    log.touch()
+    tune(auto_scheduler.TaskScheduler([make_task()], load_log_file=str(log), callbacks=[]), 16)
+    assert "It has no records" in caplog.text
 
 
 def test_early_stopping_of_a_task(measurer):
@@ -173,6 +250,15 @@ def test_table_shows_the_phases(measurer, capfd, name):
     is_droplet = name == "droplet.random"
     assert ("Trials |  Phase  |" in table) == is_droplet
     assert ("| explore |" in table) == ("| descend |" in table) == is_droplet
+
+
+def test_table_shows_what_has_converged(measurer, capfd):
+    measurer.cost = lambda measure_input: 1e-3
+    callback = auto_scheduler.task_scheduler.PrintTableInfo()
+    scheduler = auto_scheduler.TaskScheduler([make_task(8), make_task(64)], callbacks=[callback])
+    tune(scheduler, 1000, options={"verbose": 1}, params={"explore_trials": 8})
+    rows = [row for row in capfd.readouterr().out.splitlines() if row.startswith("|    0 |")]
+    assert rows[-1].endswith("|    done |")
 
 
 @pytest.mark.parametrize("name", ["droplet", "droplet.lstm", "drop.xgb", ""])

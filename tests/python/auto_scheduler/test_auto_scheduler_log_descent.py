@@ -16,17 +16,25 @@
 # under the License.
 """Test descending from the log of an earlier search."""
 
+import json
+import re
+import types
+
+import numpy as np
 import pytest
 
 import tvm
 import tvm.testing
 from tvm import auto_scheduler
+from tvm.auto_scheduler.log_check import mend_log
+from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.auto_scheduler.measure_record import load_records, save_records
 
 from test_auto_scheduler_droplet_common import (
     FAST_SKETCH_PARAMS,
     fake_measuring,
     make_task,
+    steps_of,
     tile_cost,
 )
 
@@ -42,8 +50,7 @@ def options(num_trials, **kwargs):
         num_measure_trials=num_trials,
         num_measures_per_round=8,
         builder=auto_scheduler.LocalBuilder(n_parallel=2),
-        verbose=0,
-        **kwargs,
+        **{"verbose": 0, **kwargs},
     )
 
 
@@ -58,6 +65,15 @@ def log(measurer, tmp_path):
         task.tune(options(16, measure_callbacks=[record]), policy)
     measurer.inputs.clear()
     return path
+
+
+def lowest_latencies(log):
+    """From the workload key of each task in a log to its lowest latency."""
+    lowest = {}
+    for inp, res in load_records(str(log)):
+        key = inp.task.workload_key
+        lowest[key] = min(lowest.get(key, 1.0), res.costs[0].value)
+    return lowest
 
 
 def keys_of(inputs):
@@ -86,10 +102,7 @@ def test_descends_the_most_expensive_tasks_first(measurer, log):
 
 def test_appends_better_records(measurer, log):
     old = log.read_text()
-    before = {}
-    for inp, res in load_records(str(log)):
-        key = inp.task.workload_key
-        before[key] = min(before.get(key, 1.0), res.costs[0].value)
+    before = lowest_latencies(log)
     latencies = auto_scheduler.descend_from_log(str(log), options(300))
     assert log.read_text().startswith(old)
     assert len(log.read_text().splitlines()) == 48 + len(measurer.inputs)
@@ -106,11 +119,99 @@ def test_keeps_the_budget(measurer, log, trials):
     assert len(measurer.inputs) == (trials if trials > 1 else 0)
 
 
+def test_shows_progress(measurer, log, monkeypatch, capsys):
+    """By the clock of this test, each trial takes a minute."""
+    clock = types.SimpleNamespace(time=lambda: 60 * len(measurer.inputs))
+    monkeypatch.setattr(auto_scheduler.log_descent, "time", clock)
+    latencies = auto_scheduler.descend_from_log(str(log), options(100, verbose=1))
+    lines = re.findall(
+        r"Task (\d) of 3: (\S+) ms before, (\S+) ms now. "
+        r"At most (\d+) trials and about (\d+) minutes are left.",
+        capsys.readouterr().out,
+    )
+    assert [rank for rank, *_ in lines] == ["1", "2", "3"]
+    shown = [(float(before), float(now)) for _, before, now, _, _ in lines]
+    assert np.allclose(shown, [(before * 1e3, now * 1e3) for _, before, now in latencies])
+    trials = [int(trials) for *_, trials, _ in lines]
+    assert [int(minutes) for *_, minutes in lines] == trials
+    assert 100 > trials[0] > trials[1] > trials[2] == 100 - len(measurer.inputs)
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Interrupter(PythonBasedMeasureCallback):
+    """Interrupts a search in its fourth batch."""
+
+    def __init__(self):
+        super().__init__()
+        self.num_batches = 0
+
+    def callback(self, policy, inputs, results):
+        self.num_batches += 1
+        if self.num_batches == 4:
+            raise Interrupted
+
+
+def test_goes_on_after_an_interruption(measurer, log):
+    with pytest.raises(Interrupted):
+        auto_scheduler.descend_from_log(str(log), options(60, measure_callbacks=[Interrupter()]))
+    records = log.read_text()
+    assert len(records.splitlines()) == 48 + len(measurer.inputs) > 48
+    known = {json.dumps(steps_of(inp)) for inp, _ in load_records(str(log))}
+    assert set(measurer.programs) <= known
+    lowest = lowest_latencies(log)
+    measurer.inputs.clear()
+    latencies = auto_scheduler.descend_from_log(str(log), options(60))
+    assert log.read_text().startswith(records)
+    assert {task.workload_key: first for task, first, _ in latencies} == pytest.approx(lowest)
+    assert measurer.inputs and not known & set(measurer.programs)
+
+
+@pytest.mark.parametrize(
+    "missing, is_cut",
+    [('"i"', True), (', "r"', True), (', "v"', True), ("}\n", True), ("\n", False)],
+)
+def test_last_record_was_cut(measurer, log, caplog, missing, is_cut):
+    """A search that was killed may leave a part of a record. All others count, and are kept."""
+    records = log.read_text()
+    log.write_text(records[: records.rindex(missing)])
+    others, _, part = log.read_text().rpartition("\n")
+    auto_scheduler.descend_from_log(str(log), options(20))
+    assert ("log.json was cut" in caplog.text) == is_cut
+    kept = "#" + part[1:] if is_cut else part
+    assert log.read_text().startswith(f"{others}\n{kept}\n")
+    assert len(list(load_records(str(log)))) == (47 if is_cut else 48) + 20
+    assert len(measurer.inputs) == 20
+
+
+def test_last_comment_was_cut(measurer, log):
+    log.write_text(log.read_text() + "# a comment")
+    auto_scheduler.descend_from_log(str(log), options(20))
+    assert len(list(load_records(str(log)))) == 48 + 20
+
+
+@pytest.mark.parametrize("text", ['{"i": 1}', "no log"])
+def test_no_other_file_is_mended(tmp_path, text):
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    mend_log(str(path))
+    assert path.read_text() == text
+
+
 def test_tasks_without_records_are_left_out(measurer, log):
     tasks = [make_task(8), make_task(64)]
     latencies = auto_scheduler.descend_from_log(str(log), options(32), tasks)
     assert [task.workload_key for task, _, _ in latencies] == [tasks[1].workload_key]
     assert keys_of(measurer.inputs) == [tasks[1].workload_key]
+
+
+def test_tasks_without_weight_are_left_out(measurer, log):
+    tasks = [make_task(32), make_task(64)]
+    latencies = auto_scheduler.descend_from_log(str(log), options(16), tasks, [1, 0])
+    assert [task.workload_key for task, _, _ in latencies] == [tasks[0].workload_key]
+    assert keys_of(measurer.inputs) == [tasks[0].workload_key]
 
 
 def test_log_of_another_target(log):

@@ -85,11 +85,13 @@ def test_help(capsys):
         _main(["tune", "--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert "--search-policy {sketch.xgb,sketch.random,droplet.xgb,droplet.random}" in text
+    assert "'droplet' explores a quarter of the trials like that, then descends" in text
 
 
 @tvm.testing.requires_llvm
-def test_real_search(tune):
+def test_real_search(tune, capfd):
     assert not tune("--enable-autoscheduler", "--search-policy", "droplet.random")
+    assert "Descent 1" in capfd.readouterr().out
     records = [json.loads(line) for line in tune.log.read_text().splitlines()]
     assert 0 < len(records) <= 12
     assert any(record["r"][1] == 0 for record in records)
