@@ -93,10 +93,12 @@ def detect_gpu(kind):
     if not exists:
         sys.exit(f"This machine has no {kind} device, or no driver for it.")
     if kind == "opencl":
+        # Without attributes of the device: as one, the warp size that the environment gives would
+        # let reductions do without barriers.
         return tvm.target.Target(kind)
     if shutil.which("nvcc") is None:
         sys.exit("TVM compiles with nvcc, which is not in PATH.")
-    return tvm.target.Target(f"cuda -arch=sm_{device.compute_version.replace('.', '')}")
+    return tvm.target.Target.from_device(device)  # MetaSchedule wants to know its limits
 
 
 def use_all_cores():

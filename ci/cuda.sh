@@ -23,15 +23,27 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 ci/build.sh cuda
+PATH=$(sed -n 's/^CUDA_BIN_DIR:[^=]*=//p' build/CMakeCache.txt):$PATH
+if ! command -v nvcc >/dev/null; then
+  echo "cuda.sh: there is no nvcc to compile programs with" >&2
+  exit 1
+fi
 gpu=$(build/venv/bin/python -c \
   'import tvm; print(tvm.cuda(0).device_name if tvm.cuda(0).exist else "")')
 
-(cd build && ctest --tests-regex 'droplet_(cuda|gpu)' --output-on-failure --no-tests=error)
+# Verbose, so that the log of CTest, for which skipped tests are passed ones, has all outcomes.
+(cd build && PYTEST_ADDOPTS=--verbose \
+  ctest --tests-regex 'droplet_(cuda|gpu)' --output-on-failure --no-tests=error)
+log=build/Testing/Temporary/LastTest.log
+compiles=::test_every_proposed_program_compiles
+if grep "$compiles.* SKIPPED" "$log" || ! grep --quiet "$compiles.* PASSED" "$log"; then
+  echo "cuda.sh: not all tests that compile programs have run, see $log" >&2
+  exit 1
+fi
 
 if [ -z "$gpu" ]; then
   echo "cuda.sh: there is no GPU here. All proposed programs were compiled, none was run."
   exit
 fi
-PATH=$(sed -n 's/^CUDA_BIN_DIR:[^=]*=//p' build/CMakeCache.txt):$PATH
 build/venv/bin/python benchmarks/kernels.py --target cuda --quick --output build/kernels-cuda
 echo "cuda.sh: programs were compiled for three architectures, and run and compared on $gpu."

@@ -22,19 +22,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 ci/build.sh opencl
-build/venv/bin/python - <<'EOF'
-import sys
-import tvm
-
-device = tvm.opencl(0)
-try:
-    exists = device.exist
-except tvm.error.TVMError:  # libOpenCL.so is missing
-    exists = False
-if not exists:
-    sys.exit("opencl.sh: no OpenCL device was found: install a driver, for example PoCL "
-             "(Debian: pocl-opencl-icd ocl-icd-opencl-dev)")
-print(f"opencl.sh: searching on {device.device_name}")
-EOF
+device=$(PYTHONPATH=benchmarks build/venv/bin/python -c \
+  'import machine, tvm; machine.detect_gpu("opencl"); print(tvm.opencl(0).device_name)') || {
+  echo "opencl.sh: PoCL makes the CPU a device (Debian: pocl-opencl-icd ocl-icd-opencl-dev)" >&2
+  exit 1
+}
+echo "opencl.sh: searching on $device"
 cd build
 ctest --tests-regex droplet_gpu --output-on-failure --no-tests=error

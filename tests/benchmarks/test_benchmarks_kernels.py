@@ -56,7 +56,7 @@ def ratio(value):
 
 def make_result(kernel="matmul", seed=0, value=0.5, settings=SETTINGS, rival="sketch"):
     """The results of a contest in which droplet ends after 100 s."""
-    split = {"search": 1.0, "build": 2.0, "run": 3.0}
+    split = {"search": 1.0, "build": 2.0, "run": 3.0, "train": 4.0}
     droplet = [trial(10, None), trial(50, 4e-3), trial(70, 3e-3), trial(100, 1e-3)]
     sketch = [trial(20, 5e-3), trial(65, 2e-3), trial(200, 1.5e-3)]
     names = ("droplet", rival, f"{rival}@droplet", f"{rival}+")
@@ -171,6 +171,7 @@ def test_report_of_meta_schedule(tmp_path):
     text = (tmp_path / "table.md").read_text()
     assert "droplet/evolution@droplet" in text
     assert "evolution: EvolutionarySearch" in text
+    assert "droplet train" in text
     assert "sketch" not in text
 
 
@@ -230,15 +231,72 @@ def test_gpu_without_a_runtime(monkeypatch):
         machine.detect_gpu("opencl")
 
 
+def pose_as_gpu(monkeypatch, **attributes):
+    """Let each device have attributes, and TVM and nvcc be there for it."""
+    monkeypatch.setattr(tvm.runtime, "enabled", lambda kind: True)
+    monkeypatch.setattr(machine.shutil, "which", lambda name: name)
+    for name, value in attributes.items():
+        get = value if callable(value) else lambda _, value=value: value
+        monkeypatch.setattr(tvm.runtime.Device, name, property(get))
+
+
+def without_driver(_):
+    raise tvm.TVMError("Error! Cannot open libOpenCL!")
+
+
+@pytest.mark.parametrize("kind", machine.GPU_TARGETS)
+@pytest.mark.parametrize("exist", [False, without_driver])
+def test_gpu_that_is_not_there(monkeypatch, kind, exist):
+    pose_as_gpu(monkeypatch, exist=exist)
+    with pytest.raises(SystemExit, match=f"no {kind} device, or no driver"):
+        machine.detect_gpu(kind)
+
+
+def test_cuda_without_nvcc(monkeypatch):
+    pose_as_gpu(monkeypatch, exist=True)
+    monkeypatch.setattr(machine.shutil, "which", lambda name: None)
+    with pytest.raises(SystemExit, match="nvcc, which is not in PATH"):
+        machine.detect_gpu("cuda")
+
+
+@pytest.mark.parametrize("kind, arch, warp_size", [("cuda", "sm_86", 32), ("opencl", "", 1)])
+def test_meta_schedule_can_search_for_a_gpu(monkeypatch, tmp_path, kind, arch, warp_size):
+    """The target says what MetaSchedule asks for before there is a candidate."""
+    pose_as_gpu(
+        monkeypatch,
+        exist=True,
+        compute_version="8.6",
+        max_shared_memory_per_block=49152,
+        max_threads_per_block=1024,
+        warp_size=32,
+    )
+    monkeypatch.setattr(meta_searches, "Measurer", lambda *args: None)  # it would start processes
+    target = machine.detect_gpu(kind)
+    assert (target.arch, target.thread_warp_size) == (arch, warp_size)
+    searches = meta_searches.MetaSearches(KERNELS["softmax"], target, 0, META_SETTINGS, 2, {})
+    replay = ms.search_strategy.ReplayTrace()
+    context = searches.search(replay, 4, tmp_path / "log.json", keep=None).context
+    context.pre_tuning(4)
+    assert len(context.generate_measure_candidates()) == 4
+
+
 def test_options(tmp_path):
     args = kernels.parse_args(["--output", str(tmp_path)])
     assert args.settings == contest.Settings("auto", 48, 80, 512)
     assert len(args.kernels) == 8
     args = kernels.parse_args(["--output", str(tmp_path), "--scheduler", "meta"])
-    assert args.settings == contest.Settings("meta", 72, 120, 512)
+    assert args.settings == contest.Settings("meta", 64, 128, 512)
     args = kernels.parse_args(["--output", str(tmp_path), "--quick", "--rival-trials", "7"])
     assert args.settings == contest.Settings("auto", 16, 32, 7)
     assert args.kernels == ["matmul", "softmax"]
+
+
+def test_explores_no_more_than_the_strategy_does(tmp_path, capsys):
+    options = ["--output", str(tmp_path), "--scheduler", "meta", "--descend-trials", "100"]
+    kernels.parse_args([*options, "--explore-trials", "60"])
+    with pytest.raises(SystemExit):
+        kernels.parse_args([*options, "--explore-trials", "61"])
+    assert "--explore-trials is 61, but DropletSearch spends" in capsys.readouterr().err
 
 
 @pytest.fixture
@@ -352,8 +410,8 @@ def test_contest_of_meta_schedule(tmp_path, monkeypatch):
     for name in ("evolution", "droplet", "evolution+"):
         log = (tmp_path / "records" / f"softmax-seed0-{name}.json").read_text().splitlines()
         trials = result["contenders"][name]["trials"]
-        latencies = [(json.loads(record)["run_secs"] or [None])[0] for record in log]
-        assert latencies == [trial["latency"] for trial in trials]
+        costs = [json.loads(record)[1][1] for record in log[len(log) - len(trials) :]]
+        assert costs == [[trial["latency"] or meta_searches.FAILED] for trial in trials]
         assert np.all(np.array(result["winners"][name]["samples"]) > 0)
 
 

@@ -26,6 +26,7 @@ import pytest
 import tvm
 import tvm.testing
 from tvm import auto_scheduler, te, topi
+from tvm.auto_scheduler.feature import get_per_store_features_from_states
 from tvm.auto_scheduler.measure_record import dump_record_to_string, load_record_from_string
 from tvm.auto_scheduler.schedule_coordinates import ScheduleCoordinates
 from tvm.testing.auto_scheduler import (
@@ -200,6 +201,8 @@ def walk(coordinates, num_steps, rng):
 
 # The annotations as numbered in steps.
 VECTORIZE, PARALLEL, VTHREAD, THREAD_X = 2, 3, 4, 6
+# The kind of a loop over a reduced axis.
+REDUCTION = 1
 
 
 def innermost_annotation(steps, step_id):
@@ -679,6 +682,39 @@ def test_vector_width_of_cooperative_fetch():
                 [int(it.range.extent) for it in fetch.iters if it.annotation == VECTORIZE][0]
             )
         assert widths == {1, 2, 4}
+
+
+def reduction_threads(state):
+    """How many threads reduce together, of each stage in which they do."""
+    return {
+        int(it.range.extent)
+        for stage in state.stages
+        for it in stage.iters
+        if it.annotation == THREAD_X and it.iter_kind == REDUCTION
+    }
+
+
+@pytest.mark.parametrize(
+    "workload, expected",
+    # The reduction of norm follows a split of 4 rows, which a warp rounds up to 32.
+    [("matmul_row", {16, 64}), ("softmax", {16, 64}), ("norm", {16})],
+)
+def test_threads_of_a_reduction_move(workload, expected):
+    """From one warp, and to programs that pass VerifyGPUCode: others have no features."""
+    task, starts = sample_states(workload, "cuda", num_states=4)
+    found = set()
+    for start in starts:
+        coordinates = ScheduleCoordinates(task, start)
+        if reduction_threads(coordinates.state_at(coordinates.origin)) != {32}:
+            continue
+        for point in neighbors(coordinates):
+            state = coordinates.state_at(point)
+            threads = {32} if state is None else reduction_threads(state)
+            if threads != {32}:
+                (features,) = get_per_store_features_from_states([state], task)
+                assert features.any(), coordinates.describe(coordinates.origin, point)
+                found |= threads
+    assert found == expected
 
 
 def test_no_coordinates():
