@@ -21,6 +21,7 @@ ARM_DEVICE is the folder of the device (cmake/make_device.py), ARM_TVM that of T
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -30,14 +31,15 @@ import pytest
 
 import tvm
 import tvm.testing
-from tvm import auto_scheduler, rpc
-from tvm.auto_scheduler.measure import MeasureErrorNo
+from tvm import auto_scheduler, rpc, te
+from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
 from tvm.contrib import cc
 from tvm.meta_schedule.testing import te_workload
 from tvm.rpc.tracker import Tracker
 
 DEVICE = Path(os.environ["ARM_DEVICE"])
 TREE = Path(os.environ["ARM_TVM"])
+DOCUMENT = Path(__file__).parents[2] / "docs" / "arm.md"
 KEY = "arm"
 NUM_EXPLORED = 8
 NUM_TRIALS = 24
@@ -58,7 +60,7 @@ CPUS = {
 }
 
 
-def on_device(*words, **options):
+def on_device(*words, folder=None, **options):
     """Start Python on the device."""
     paths = (TREE / "python", DEVICE / "site")
     environment = {
@@ -69,6 +71,7 @@ def on_device(*words, **options):
     }
     return subprocess.Popen(
         [DEVICE / "bin" / "python", *words],
+        cwd=folder,
         env=environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -119,30 +122,45 @@ def make_task(target):
     )
 
 
-def search(task, tracker, log, key=KEY, timeout=20):
+class Messages(PythonBasedMeasureCallback):
+    """Keeps the messages of errors."""
+
+    def __init__(self):
+        super().__init__()
+        self.messages = []
+
+    def callback(self, policy, inputs, results):
+        self.messages += [str(result.error_msg) for result in results if result.error_no != 0]
+
+
+def search(task, tracker, log, key=KEY, num_trials=NUM_TRIALS, build_func=COMPILE, **runner):
     policy = auto_scheduler.DropletSearchPolicy(
         task, params={**FAST_SKETCH_PARAMS, "explore_trials": NUM_EXPLORED}, seed=1, verbose=0
     )
+    messages = Messages()
     options = auto_scheduler.TuningOptions(
-        num_measure_trials=NUM_TRIALS,
-        builder=auto_scheduler.LocalBuilder(build_func=COMPILE),
+        num_measure_trials=num_trials,
+        builder=auto_scheduler.LocalBuilder(build_func=build_func),
         runner=auto_scheduler.RPCRunner(
-            key, "127.0.0.1", tracker.port, number=1, repeat=1, min_repeat_ms=0, timeout=timeout
+            key,
+            "127.0.0.1",
+            tracker.port,
+            **{"number": 1, "repeat": 1, "min_repeat_ms": 0, "timeout": 20, **runner},
         ),
-        measure_callbacks=[auto_scheduler.RecordToFile(str(log))],
+        measure_callbacks=[auto_scheduler.RecordToFile(str(log)), messages],
         verbose=0,
     )
     task.tune(options, policy)
     errors = [json.loads(line)["r"][1] for line in log.read_text().splitlines()]
     assert len(errors) == policy.num_explored + policy.num_descended
-    return policy, errors
+    return policy, errors, messages.messages
 
 
 @pytest.mark.parametrize("cpu", CPUS)
 def test_tuning_over_rpc(cpu, tracker, server, tmp_path):
     log = tmp_path / "log.json"
     task = make_task(arm_target(cpu))
-    policy, errors = search(task, tracker, log)
+    policy, errors, _ = search(task, tracker, log)
     assert not any(errors)
     assert policy.num_descended > 0
 
@@ -158,19 +176,57 @@ def test_tuning_over_rpc(cpu, tracker, server, tmp_path):
     tvm.testing.assert_allclose(arrays[2].numpy(), a @ b, rtol=1e-4)
 
 
+def test_the_script_for_the_board(tmp_path):
+    """What the document has the board run, on a smaller product."""
+    (script,) = re.findall(r"```python\n(import numpy.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    args = te_workload.matmul(32, 32, 32)
+    sch = te.create_schedule(args[-1].op)
+    library = tvm.build(sch, args, arm_target("cortex-a72"))
+    library.export_library(str(tmp_path / "matmul.so"), fcompile=COMPILE)
+    small = script.replace("512", "32")
+    process = on_device("-c", small, folder=tmp_path, TVM_USE_RUNTIME_LIB="1")
+    output, _ = process.communicate()
+    assert process.returncode == 0, output
+    assert "mean (ms)" in output
+
+
 def test_a_key_that_no_device_has(tracker, server, tmp_path):
     begin = time.time()
-    with pytest.raises(Exception, match="no-such-key|remote device"):
-        search(make_task(arm_target("cortex-a72")), tracker, tmp_path / "log", "no-such-key", 2)
+    task = make_task(arm_target("cortex-a72"))
+    message = rf"of no-such-key from the tracker .*:{tracker.port}\. .* servers of: \['{KEY}'\]"
+    with pytest.raises(RuntimeError, match=message):
+        search(task, tracker, tmp_path / "log", key="no-such-key", timeout=2)
     assert time.time() - begin < 60
 
 
-def test_programs_for_another_machine(tracker, server, tmp_path):
-    """What is not for the device fails there; each trial has its record."""
-    log = tmp_path / "log.json"
-    target = tvm.target.Target("llvm -mtriple=x86_64-linux-gnu")
-    _, errors = search(make_task(target), tracker, log)
-    assert set(errors) <= {int(MeasureErrorNo.COMPILE_HOST), int(MeasureErrorNo.RUNTIME_DEVICE)}
+@pytest.mark.parametrize(
+    "build_func, error, message",
+    [
+        (COMPILE, MeasureErrorNo.COMPILE_HOST, "file in wrong format"),
+        (cc.create_shared, MeasureErrorNo.COMPILE_DEVICE, "cannot load tmp_func.so"),
+    ],
+)
+def test_programs_for_another_machine(tracker, server, tmp_path, build_func, error, message):
+    """What is not for the device fails, where it is linked or there, and says why."""
+    task = make_task(tvm.target.Target("llvm -mtriple=x86_64-linux-gnu"))
+    _, errors, messages = search(
+        task, tracker, tmp_path / "log.json", num_trials=2, build_func=build_func
+    )
+    assert errors == [error] * 2
+    assert len(messages) == 2
+    assert all(message in text for text in messages)
+
+
+def test_a_run_that_hangs(tracker, server, tmp_path):
+    begin = time.time()
+    task = make_task(arm_target("cortex-a72"))
+    _, errors, messages = search(
+        task, tracker, tmp_path / "log.json", num_trials=2, min_repeat_ms=600_000, timeout=5
+    )
+    assert errors == [MeasureErrorNo.RUNTIME_DEVICE] * 2
+    assert len(messages) == 2
+    assert all("Your 5.0s session has expired" in text for text in messages)
+    assert time.time() - begin < 120
 
 
 def test_search_on_the_device():

@@ -17,16 +17,19 @@
 """Test DropletSearchPolicy with devices that a tracker hands out."""
 
 import json
+import pickle
 import subprocess
 import sys
 import threading
 import time
 
+import numpy as np
 import psutil
 import pytest
 
+import tvm
 import tvm.testing
-from tvm import auto_scheduler
+from tvm import auto_scheduler, relay
 from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
 from tvm.meta_schedule.testing import te_workload
 from tvm.rpc import Server
@@ -102,9 +105,10 @@ def test_batches_spread_over_the_devices(tracker, servers, tmp_path):
 class Killer(PythonBasedMeasureCallback):
     """Kills a server while it runs a program of the third batch."""
 
-    def __init__(self, server):
+    def __init__(self, server, kill=Server.terminate):
         super().__init__()
         self.server = server
+        self.kill = kill
         self.num_batches = 0
         self.thread = threading.Thread(target=self.kill_in_session, daemon=True)
 
@@ -117,7 +121,7 @@ class Killer(PythonBasedMeasureCallback):
         process = process_of(self.server)
         while not process.children():
             time.sleep(0.001)
-        self.server.terminate()
+        self.kill(self.server)
 
 
 @tvm.testing.requires_llvm
@@ -136,18 +140,40 @@ def test_a_server_dies(tracker, servers, tmp_path):
     assert not any(errors[-8:])
 
 
+def freeze(server):
+    """Stop a server, whose connections stay open, so nobody is told."""
+    process = process_of(server)
+    for frozen in (process, *process.children(recursive=True)):
+        frozen.suspend()
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
+def test_a_server_freezes(tracker, servers, tmp_path):
+    killer = Killer(servers[0], freeze)
+    policy, errors = search(
+        tracker, tmp_path / "log.json", killer, num_trials=28, min_repeat_ms=200, timeout=3
+    )
+    killer.thread.join()
+    assert len(errors) == policy.num_explored + policy.num_descended
+    # Its run is given up, and the other server goes on.
+    assert [error for error in errors if error != 0] == [MeasureErrorNo.RUN_TIMEOUT]
+    assert not any(errors[-4:])
+
+
 class Terminator(PythonBasedMeasureCallback):
     """Terminates servers after the first batch, and keeps the messages of errors."""
 
-    def __init__(self, servers):
+    def __init__(self, servers, terminate=Server.terminate):
         super().__init__()
         self.servers = servers
+        self.terminate = terminate
         self.messages = []
 
     def callback(self, policy, inputs, results):
         self.messages += [str(result.error_msg) for result in results if result.error_no != 0]
         for server in self.servers:
-            server.terminate()
+            self.terminate(server)
 
 
 @tvm.testing.requires_llvm
@@ -167,36 +193,156 @@ def test_all_servers_are_gone(tracker, servers, tmp_path):
 
 @tvm.testing.requires_llvm
 @tvm.testing.requires_rpc
+def test_all_servers_freeze(tracker, servers, tmp_path):
+    """Neither those that are connected to one nor those that wait for one do so for ever."""
+    terminator = Terminator(servers, freeze)
+    _, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=6, timeout=3)
+    messages = terminator.messages
+    num_measured = len(errors) - len(messages)
+    assert num_measured > 0
+    assert len(messages) > len(servers)
+    assert errors[:num_measured] == [MeasureErrorNo.NO_ERROR] * num_measured
+    assert errors[num_measured:] == [MeasureErrorNo.RUN_TIMEOUT] * len(messages)
+    assert all(f"No device of {KEY} was free" in message for message in messages)
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
+def test_the_tracker_is_gone(tracker, servers, tmp_path):
+    terminator = Terminator([tracker], Tracker.terminate)
+    _, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=6, timeout=3)
+    messages = terminator.messages
+    num_measured = len(errors) - len(messages)
+    assert 0 < num_measured < len(errors)
+    assert errors[:num_measured] == [MeasureErrorNo.NO_ERROR] * num_measured
+    assert errors[num_measured:] == [MeasureErrorNo.COMPILE_DEVICE] * len(messages)
+    reason = f"Failed to connect to tracker ('127.0.0.1', {tracker.port})"
+    assert all(reason in message for message in messages)
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
 def test_runs_that_do_not_end(tracker, servers, tmp_path):
     begin = time.time()
+    terminator = Terminator([])
     _, errors = search(
-        tracker, tmp_path / "log.json", num_trials=6, min_repeat_ms=600_000, timeout=3
+        tracker,
+        tmp_path / "log.json",
+        terminator,
+        num_trials=6,
+        min_repeat_ms=600_000,
+        timeout=3,
     )
     assert errors == [MeasureErrorNo.RUNTIME_DEVICE] * 6
+    assert len(terminator.messages) == 6
+    assert all("Your 3.0s session has expired" in message for message in terminator.messages)
     assert time.time() - begin < 120
+
+
+def run_script(name, tracker, work_dir, **options):
+    """Run one of TVM's own scripts on the devices. Returns what it printed and the records."""
+    options = {
+        "target": "llvm -num-cores 2",
+        "rpc_host": "127.0.0.1",
+        "rpc_port": tracker.port,
+        "rpc_key": KEY,
+        "work_dir": work_dir,
+        "cpu_flush": False,
+        "min_repeat_ms": 10,
+        "search_policy": "droplet.random",
+        **options,
+    }
+    command = [sys.executable, "-m", f"tvm.auto_scheduler.testing.{name}"]
+    command += [f"--{option.replace('_', '-')}={value}" for option, value in options.items()]
+    done = subprocess.run(command, cwd=work_dir, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (log,) = work_dir.glob("*.json")
+    return done.stdout, [json.loads(line) for line in log.read_text().splitlines()]
 
 
 @tvm.testing.requires_llvm
 @tvm.testing.requires_rpc
 def test_tuning_script(tracker, servers, tmp_path):
-    options = {
-        "workload": "GMM",
-        "target": "llvm -num-cores 2",
-        "num-trials": 12,
-        "rpc-host": "127.0.0.1",
-        "rpc-port": tracker.port,
-        "rpc-key": KEY,
-        "work-dir": tmp_path,
-        "cpu-flush": False,
-        "min-repeat-ms": 10,
-        "search-policy": "droplet.random",
+    text, records = run_script("tune_te", tracker, tmp_path, workload="GMM", num_trials=12)
+    assert "Descent 1" in text
+    assert 0 < len(records) <= 12
+
+
+def write_onnx(path):
+    """A network of two convolutions."""
+    onnx = pytest.importorskip("onnx")
+    random = np.random.default_rng(0)
+    weights = {
+        name: random.normal(size=(8, num_inputs, 3, 3)) for name, num_inputs in (("a", 4), ("b", 8))
     }
-    command = [sys.executable, "-m", "tvm.auto_scheduler.testing.tune_te"]
-    command += [f"--{name}={value}" for name, value in options.items()]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "Descent 1" in done.stdout
-    assert 0 < len((tmp_path / "GMM.json").read_text().splitlines()) <= 12
+    graph = onnx.helper.make_graph(
+        [
+            onnx.helper.make_node("Conv", ["data", "a"], ["features"]),
+            onnx.helper.make_node("Conv", ["features", "b"], ["output"]),
+        ],
+        "network",
+        [onnx.helper.make_tensor_value_info("data", onnx.TensorProto.FLOAT, (1, 4, 8, 8))],
+        [onnx.helper.make_tensor_value_info("output", onnx.TensorProto.FLOAT, (1, 8, 4, 4))],
+        [
+            onnx.helper.make_tensor(name, onnx.TensorProto.FLOAT, array.shape, array.ravel())
+            for name, array in weights.items()
+        ],
+    )
+    opsets = [onnx.helper.make_opsetid("", 13)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), str(path))
+
+
+def check_network(text, records, num_trials, num_tasks):
+    """Check that a script tuned the tasks and ran the network."""
+    assert "| descend |" in text and "Descent 1" in text
+    assert "Median (ms)" in text
+    assert len(records) <= num_trials
+    valid = [record for record in records if record["r"][1] == 0]
+    assert len({record["i"][0][0] for record in valid}) == num_tasks
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
+def test_tuning_script_for_onnx(tracker, servers, tmp_path):
+    write_onnx(tmp_path / "tiny.onnx")
+    text, records = run_script(
+        "tune_onnx",
+        tracker,
+        tmp_path,
+        model_name="tiny",
+        onnx_path=tmp_path / "tiny.onnx",
+        input_shape='[{"name": "data", "dtype": "float32", "shape": [1, 4, 8, 8]}]',
+        num_trials=16,
+        backend="graph",
+    )
+    check_network(text, records, num_trials=16, num_tasks=2)
+    assert all(process_of(server).cpu_times().children_user > 0 for server in servers)
+
+
+@tvm.testing.requires_llvm
+@tvm.testing.requires_rpc
+def test_tuning_script_for_relay(tracker, servers, tmp_path):
+    """The network is in the cache, so no framework has to make it."""
+    shape = [1, 4, 8, 8]
+    data, weight = relay.var("data", shape=shape), relay.var("weight", shape=(8, 4, 3, 3))
+    conv2d = relay.nn.conv2d(data, weight, channels=8, kernel_size=3)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(conv2d))
+    params = {"weight": tvm.nd.array(np.random.normal(size=(8, 4, 3, 3)).astype("float32"))}
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    network = [module, tvm.runtime.save_param_dict(params), ("data", shape, "float32")]
+    (cache / "relay-tiny-None-1,4,8,8.json").write_bytes(pickle.dumps(network))
+    text, records = run_script(
+        "tune_relay",
+        tracker,
+        tmp_path,
+        workload="tiny",
+        input_shape=shape,
+        cache_dir=cache,
+        num_trials=4,
+        backend="graph",
+    )
+    check_network(text, records, num_trials=4, num_tasks=1)
 
 
 if __name__ == "__main__":
