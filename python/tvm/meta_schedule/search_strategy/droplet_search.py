@@ -108,10 +108,10 @@ class DropletSearch(PySearchStrategy):
         self, max_trials, num_trials_per_iter, design_spaces, database=None, cost_model=None
     ):
         """Begin a search. See `SearchStrategy.pre_tuning`."""
-        # TuneContext makes these for EvolutionarySearch alone.
+        # TuneContext makes these for EvolutionarySearch alone. Both import this package.
         # pylint: disable=import-outside-toplevel
-        from ..cost_model import RandomModel
-        from ..database import MemoryDatabase
+        from ..cost_model import RandomModel  # noqa: PLC0415
+        from ..database import MemoryDatabase  # noqa: PLC0415
 
         # pylint: enable=import-outside-toplevel
 
