@@ -362,14 +362,14 @@ def test_contest(measuring, tmp_path, monkeypatch):
 
     logs = {
         name: (tmp_path / "records" / f"matmul-seed0-{name}.json").read_text().splitlines()
-        for name in ("droplet", "sketch", "sketch+", "explored")
+        for name in ("droplet", "sketch", "sketch+", "sketch+.explored")
     }
-    assert logs["explored"] == logs["droplet"][:6]
+    assert logs["sketch+.explored"] == logs["droplet"][:6]
     assert len(logs["sketch+"]) == num_descended
     for name, known in [
         ("droplet", logs["droplet"]),
         ("sketch", logs["sketch"]),
-        ("sketch+", logs["explored"] + logs["sketch+"]),
+        ("sketch+", logs["sketch+.explored"] + logs["sketch+"]),
     ]:
         assert cost_of(asked[name]) == min(map(cost_of, known))
         assert asked[name] in known
