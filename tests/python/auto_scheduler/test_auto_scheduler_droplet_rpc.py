@@ -152,7 +152,7 @@ def freeze(server):
 def test_a_server_freezes(tracker, servers, tmp_path):
     killer = Killer(servers[0], freeze)
     policy, errors = search(
-        tracker, tmp_path / "log.json", killer, num_trials=28, min_repeat_ms=200, timeout=3
+        tracker, tmp_path / "log.json", killer, num_trials=24, min_repeat_ms=200, timeout=3
     )
     killer.thread.join()
     assert len(errors) == policy.num_explored + policy.num_descended
