@@ -165,13 +165,10 @@ def explore_trials_per_task(num_measure_trials, num_tasks):
     Returns
     -------
     explore_trials : int
-        A quarter of what a task gets on average, at least 8 if it gets that many, and no more than
-        alone.
+        A quarter of what a task gets on average, and no more than alone.
     """
-    # TaskScheduler gives up a task none of whose first programs runs.
-    share = num_measure_trials // num_tasks
-    explore_trials = max(share // 4, min(share, 8))
-    return min(DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], explore_trials)
+    quarter = max(1, num_measure_trials // num_tasks // 4)
+    return min(DropletSearchPolicy.DEFAULT_PARAMS["explore_trials"], quarter)
 
 
 def _check_param(key, value, accepted):
