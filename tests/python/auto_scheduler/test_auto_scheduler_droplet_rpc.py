@@ -75,7 +75,7 @@ def search(tracker, log, *callbacks, num_trials=NUM_TRIALS, **runner):
     )
     options = auto_scheduler.TuningOptions(
         num_measure_trials=num_trials,
-        builder=auto_scheduler.LocalBuilder(timeout=60, n_parallel=4),
+        builder=auto_scheduler.LocalBuilder(timeout=60, n_parallel=2),
         runner=auto_scheduler.RPCRunner(
             KEY,
             "127.0.0.1",
@@ -147,6 +147,7 @@ def freeze(server):
         frozen.suspend()
 
 
+@tvm.testing.slow
 @tvm.testing.requires_llvm
 @tvm.testing.requires_rpc
 def test_a_server_freezes(tracker, servers, tmp_path):
@@ -191,6 +192,7 @@ def test_all_servers_are_gone(tracker, servers, tmp_path):
     assert time.time() - begin < 120
 
 
+@tvm.testing.slow
 @tvm.testing.requires_llvm
 @tvm.testing.requires_rpc
 def test_all_servers_freeze(tracker, servers, tmp_path):
@@ -319,6 +321,7 @@ def test_tuning_script_for_onnx(tracker, servers, tmp_path):
     assert all(process_of(server).cpu_times().children_user > 0 for server in servers)
 
 
+@tvm.testing.slow
 @tvm.testing.requires_llvm
 @tvm.testing.requires_rpc
 def test_tuning_script_for_relay(tracker, servers, tmp_path):
