@@ -24,6 +24,7 @@ import numpy as np
 import pytest
 import tvm
 from tvm import te
+from tvm.ir.utils import derived_object
 from tvm.s_tir import meta_schedule as ms
 from tvm.s_tir.meta_schedule.builder.local_builder import default_build, default_export
 from tvm.s_tir.meta_schedule.post_optimization import PostOpt
@@ -42,7 +43,7 @@ def matmul():
     return tvm.IRModule({"main": te.create_prim_func([a, b, c])})
 
 
-@ms.utils.derived_object
+@derived_object
 class InProcessBuilder(ms.builder.PyBuilder):
     """Builds without other processes, which take longer to start than the search takes."""
 
