@@ -183,12 +183,14 @@ def test_all_servers_are_gone(tracker, servers, tmp_path):
     """What was measured before keeps its records, and the search does not wait for ever."""
     begin = time.time()
     terminator = Terminator(servers)
-    policy, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=20, timeout=3)
-    assert errors[:8] == [MeasureErrorNo.NO_ERROR] * 8
-    assert set(errors[8:]) == {MeasureErrorNo.COMPILE_DEVICE}
+    policy, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=12, timeout=3)
+    messages = terminator.messages
+    num_measured = len(errors) - len(messages)
+    assert 0 < num_measured < len(errors)
+    assert errors[:num_measured] == [MeasureErrorNo.NO_ERROR] * num_measured
+    assert errors[num_measured:] == [MeasureErrorNo.COMPILE_DEVICE] * len(messages)
     assert len(errors) == policy.num_explored + policy.num_descended
-    assert len(terminator.messages) == len(errors) - 8
-    assert all("for 3 seconds, the tracker" in message for message in terminator.messages)
+    assert all("for 3 seconds, the tracker" in message for message in messages)
     assert time.time() - begin < 120
 
 
