@@ -33,8 +33,6 @@ logger = get_logger(__name__)  # pylint: disable=invalid-name
 MAX_BATCH = 16
 # To rebuild all schedules of a long search would take long.
 MAX_REBUILT = 64
-# More than a database has of one module.
-ALL_RECORDS = 1 << 24
 
 
 @derived_object
@@ -302,7 +300,7 @@ class _Search:
         # A latency decides for itself, so it has to be from the same target.
         records = [
             record
-            for record in database.get_top_k(workload, ALL_RECORDS)
+            for record in database.get_top_k(workload, len(database))
             if str(record.target) == str(self.task.target)
         ]
         for record in records[:MAX_REBUILT]:
