@@ -223,11 +223,7 @@ class MetaSearches:
 
     def __init__(self, kernel, target, seed, settings, num_cores, clock):
         self.kernel = kernel
-        # How many iterations of a loop run in parallel follows from the number of cores.
-        config = dict(target.export())
-        if target.kind.name == "llvm":
-            config["num-cores"] = num_cores
-        self.target = tvm.target.Target(config)
+        self.target = with_num_cores(target, num_cores)
         self.seed = seed + 1  # 0 is taken for none
         self.settings = settings
         self.num_cores = num_cores
@@ -277,6 +273,27 @@ class MetaSearches:
     def timed(self):
         """A context in which the clock counts: here it counts in any."""
         return contextlib.nullcontext()
+
+
+def with_num_cores(target, num_cores):
+    """The target, with what a CPU's says of how many iterations of a loop may run in parallel.
+
+    Parameters
+    ----------
+    target : tvm.target.Target
+        The target.
+    num_cores : int
+        The number of cores that kernels run on.
+
+    Returns
+    -------
+    target : tvm.target.Target
+        The target that MetaSchedule is given.
+    """
+    config = dict(target.export())
+    if target.kind.name == "llvm":
+        config["num-cores"] = num_cores
+    return tvm.target.Target(config)
 
 
 def program_hash(candidate):

@@ -27,11 +27,12 @@ import sys
 import time
 from contextlib import contextmanager
 
+from contest_report import markdown
 from machine import detect_target, use_all_cores
+from meta_searches import program_hash, with_num_cores
 from options import parse_search_args
 from workloads import KERNELS
 
-import tvm
 from tvm import meta_schedule as ms
 from tvm.meta_schedule.search_strategy import DropletSearch
 from tvm.meta_schedule.search_strategy.trace_coordinates import TraceCoordinates
@@ -60,7 +61,7 @@ def timed_replays():
 
 def latency_of(candidate):
     """A latency in seconds, from 1 to 2 ms, that follows from the program."""
-    return 1e-3 + 1e-6 * (tvm.ir.structural_hash(candidate.sch.mod) % 1000)
+    return 1e-3 + 1e-6 * (program_hash(candidate) % 1000)
 
 
 def time_search(kernel, target, args):
@@ -132,15 +133,13 @@ def table(numbers):
     for name, kernel in numbers.items():
         rows.append([name, str(kernel["trials"]), str(kernel["replays"])])
         rows[-1] += [f"{kernel[key]:.2f}" for key in ("replay_ms", "own_ms")]
-    return "\n".join("".join(f"{cell:>21}" for cell in row) for row in rows)
+    return "\n".join(markdown(rows))
 
 
 def main():
     """Run the benchmark."""
     args = parse_search_args(__doc__, "build/strategy_overhead", trials=192, explore_trials=64)
-    num_cores = use_all_cores()
-    # How many iterations of a loop run in parallel follows from the number of cores.
-    target = tvm.target.Target({**detect_target().export(), "num-cores": num_cores})
+    target = with_num_cores(detect_target(), use_all_cores())
     numbers = {name: time_search(KERNELS[name], target, args) for name in args.kernels}
     print(table(numbers))
     (args.output / "strategy_overhead.json").write_text(json.dumps(numbers, indent=1) + "\n")

@@ -199,7 +199,7 @@ State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping
   num_errors_in_a_row_ = 0;
 
   int ct = 0;
-  while (ct < num_measure_trials && num_errors_in_a_row_ <= measurer->max_continuous_error) {
+  while (ct < num_measure_trials && !HasTooManyErrors(measurer)) {
     const int num_trials =
         Step(std::min(num_measures_per_round, num_measure_trials - ct), measurer).size();
     if (num_trials == 0) {
@@ -226,7 +226,7 @@ std::pair<Array<MeasureInput>, Array<MeasureResult>>
 DropletSearchPolicyNode::ContinueSearchOneRound(int num_measure, ProgramMeasurer measurer) {
   explore_budget_ = max_explore_trials_;
   Trials round;
-  while (round.size() < num_measure && num_errors_in_a_row_ <= measurer->max_continuous_error) {
+  while (round.size() < num_measure && !HasTooManyErrors(measurer)) {
     const Trials step = Step(num_measure - round.size(), measurer);
     if (step.size() == 0) {
       break;
@@ -274,22 +274,26 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Step(int num_measure,
   if (trials.size() == 0) {
     phase = "done";
   }
-  CountErrors(trials, measurer->max_continuous_error);
+  CountErrors(trials, measurer);
   return trials;
 }
 
-void DropletSearchPolicyNode::CountErrors(const Trials& trials, int max_errors) {
+void DropletSearchPolicyNode::CountErrors(const Trials& trials, const ProgramMeasurer& measurer) {
   for (const MeasureResult& result : trials.results) {
     const bool has_run = result->error_no == static_cast<int>(MeasureErrorNO::kNoError);
     num_errors_in_a_row_ = has_run ? 0 : num_errors_in_a_row_ + 1;
   }
-  if (num_errors_in_a_row_ > max_errors) {
+  if (HasTooManyErrors(measurer)) {
     phase = "done";
     LOG(WARNING) << "The search ends: the last " << num_errors_in_a_row_
                  << " programs have failed, more than max_continuous_error of the measurer. The "
                     "last error is: "
                  << trials.results.back()->error_msg;
   }
+}
+
+bool DropletSearchPolicyNode::HasTooManyErrors(const ProgramMeasurer& measurer) const {
+  return num_errors_in_a_row_ > measurer->max_continuous_error;
 }
 
 bool DropletSearchPolicyNode::ShouldExplore() const {

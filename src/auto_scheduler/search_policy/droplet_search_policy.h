@@ -141,7 +141,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
    * \return At most `num_measure` trials. None if nothing is left to try. */
   Trials Step(int num_measure, const ProgramMeasurer& measurer);
   /*! \brief Count the successive errors, and end the search when there are too many. */
-  void CountErrors(const Trials& trials, int max_errors);
+  void CountErrors(const Trials& trials, const ProgramMeasurer& measurer);
+  bool HasTooManyErrors(const ProgramMeasurer& measurer) const;
 
   /*! \brief Whether the next trials belong to the exploring policy. */
   bool ShouldExplore() const;

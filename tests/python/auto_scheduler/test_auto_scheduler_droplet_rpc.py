@@ -177,6 +177,14 @@ class Terminator(PythonBasedMeasureCallback):
             self.terminate(server)
 
 
+def check_errors(errors, messages, error_no):
+    """Some programs are measured, then all fail with one error, each with its message."""
+    num_measured = len(errors) - len(messages)
+    assert 0 < num_measured < len(errors)
+    assert errors[:num_measured] == [MeasureErrorNo.NO_ERROR] * num_measured
+    assert errors[num_measured:] == [error_no] * len(messages)
+
+
 @tvm.testing.requires_llvm
 @tvm.testing.requires_rpc
 def test_all_servers_are_gone(tracker, servers, tmp_path):
@@ -185,10 +193,7 @@ def test_all_servers_are_gone(tracker, servers, tmp_path):
     terminator = Terminator(servers)
     policy, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=12, timeout=3)
     messages = terminator.messages
-    num_measured = len(errors) - len(messages)
-    assert 0 < num_measured < len(errors)
-    assert errors[:num_measured] == [MeasureErrorNo.NO_ERROR] * num_measured
-    assert errors[num_measured:] == [MeasureErrorNo.COMPILE_DEVICE] * len(messages)
+    check_errors(errors, messages, MeasureErrorNo.COMPILE_DEVICE)
     assert len(errors) == policy.num_explored + policy.num_descended
     assert all("for 3 seconds, the tracker" in message for message in messages)
     assert time.time() - begin < 120
@@ -202,11 +207,8 @@ def test_all_servers_freeze(tracker, servers, tmp_path):
     terminator = Terminator(servers, freeze)
     _, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=6, timeout=3)
     messages = terminator.messages
-    num_measured = len(errors) - len(messages)
-    assert num_measured > 0
+    check_errors(errors, messages, MeasureErrorNo.RUN_TIMEOUT)
     assert len(messages) > len(servers)
-    assert errors[:num_measured] == [MeasureErrorNo.NO_ERROR] * num_measured
-    assert errors[num_measured:] == [MeasureErrorNo.RUN_TIMEOUT] * len(messages)
     assert all(f"No device of {KEY} was free" in message for message in messages)
 
 
@@ -216,10 +218,7 @@ def test_the_tracker_is_gone(tracker, servers, tmp_path):
     terminator = Terminator([tracker], Tracker.terminate)
     _, errors = search(tracker, tmp_path / "log.json", terminator, num_trials=6, timeout=3)
     messages = terminator.messages
-    num_measured = len(errors) - len(messages)
-    assert 0 < num_measured < len(errors)
-    assert errors[:num_measured] == [MeasureErrorNo.NO_ERROR] * num_measured
-    assert errors[num_measured:] == [MeasureErrorNo.COMPILE_DEVICE] * len(messages)
+    check_errors(errors, messages, MeasureErrorNo.COMPILE_DEVICE)
     reason = f"Failed to connect to tracker ('127.0.0.1', {tracker.port})"
     assert all(reason in message for message in messages)
 
