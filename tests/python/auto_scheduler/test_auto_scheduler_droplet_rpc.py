@@ -110,10 +110,13 @@ class Killer(PythonBasedMeasureCallback):
         self.server = server
         self.kill = kill
         self.num_batches = 0
+        self.num_before = 0
         self.thread = threading.Thread(target=self.kill_in_session, daemon=True)
 
     def callback(self, policy, inputs, results):
         self.num_batches += 1
+        if self.num_batches <= 2:
+            self.num_before += len(results)
         if self.num_batches == 2:
             self.thread.start()
 
@@ -135,7 +138,7 @@ def test_a_server_dies(tracker, servers, tmp_path):
     # Every trial has its record, and the other server goes on. It may have taken over what the
     # first one had just been asked to run.
     assert len(errors) == policy.num_explored + policy.num_descended
-    assert not any(errors[:16])
+    assert not any(errors[: killer.num_before])
     assert sum(error != 0 for error in errors) <= 2
     assert not any(errors[-8:])
 
