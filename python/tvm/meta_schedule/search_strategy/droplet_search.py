@@ -186,6 +186,7 @@ class _Task:
         self.target = context.target
         self.postprocs = list(context.space_generator.postprocs or [])
         self.seed = int(context.rand_state)
+        self.num_threads = int(context.num_threads)
 
     def rebuild(self, trace):
         """The schedule of a trace. None if a postprocessor rejects it."""
@@ -256,7 +257,14 @@ class _Search:
         for _, program, trace in self.ran[: self.strategy.num_starts]:
             coordinates = TraceCoordinates(self.task.mod, trace)
             self.descents.append(
-                TraceDescent(coordinates, program, self.known, self.task.postprocs, options)
+                TraceDescent(
+                    coordinates,
+                    program,
+                    self.known,
+                    self.task.postprocs,
+                    self.task.num_threads,
+                    options,
+                )
             )
         logger.info("DropletSearch: begins %d descents", len(self.descents))
 

@@ -16,6 +16,7 @@
 # under the License.
 """A coordinate descent from one schedule along the decisions of its trace."""
 
+from concurrent.futures import ThreadPoolExecutor
 from statistics import mean
 
 from tvm.auto_scheduler.coordinate_descent import CoordinateDescent
@@ -39,14 +40,17 @@ class TraceDescent:
         failed. That of the schedule must be there. The descent adds what it measures.
     postprocs : List[Postproc]
         The postprocessors.
+    num_threads : int
+        The number of schedules that are replayed at a time.
     options : Dict[str, Any]
         The options of the engine.
     """
 
-    def __init__(self, coordinates, program, known, postprocs, options):
+    def __init__(self, coordinates, program, known, postprocs, num_threads, options):
         self.coordinates = coordinates
         self.known = known
         self.postprocs = postprocs
+        self.num_threads = num_threads
         self.has_begun = False
         self.has_converged = False
         self.lowest_cost = mean(known[program])
@@ -78,16 +82,37 @@ class TraceDescent:
         self._walk.withdraw()
         self._proposed = []
         while len(self._proposed) < size:
-            points = self._walk.ask(size - len(self._proposed))
+            points = [tuple(point) for point in self._walk.ask(size - len(self._proposed))]
             if not points:
                 break
-            for point in points:
-                self._consider(tuple(point))
+            for point, replayed in zip(points, self.replay(points)):
+                self._consider(point, *replayed)
         self.has_converged = not self._proposed
         return [
             MeasureCandidate(sch, ArgInfo.from_entry_func(sch.mod, remove_preproc=True))
             for _, _, sch in self._proposed
         ]
+
+    def replay(self, points):
+        """Make the schedules of points, several at a time.
+
+        Parameters
+        ----------
+        points : List[Tuple[int]]
+            The points.
+
+        Returns
+        -------
+        schedules : List[Tuple[Optional[tvm.tir.Schedule], Optional[int]]]
+            The schedule of each, and the structural hash of its module. None where there is none.
+        """
+
+        def make(point):
+            sch = self.coordinates.schedule_at(point, self.postprocs)
+            return sch, None if sch is None else structural_hash(sch.mod)
+
+        with ThreadPoolExecutor(self.num_threads) as pool:
+            return list(pool.map(make, points))
 
     def learn(self, costs):
         """Take the outcomes of what was proposed last.
@@ -110,11 +135,9 @@ class TraceDescent:
         self._proposed = []
         return self.coordinates.describe(before, self._walk.best)
 
-    def _consider(self, point):
+    def _consider(self, point, sch, program):
         """Propose what is at a point, or tell at once what is known of it."""
         # Nothing is kept of a schedule but its hash: to confirm it, it is made again.
-        sch = self.coordinates.schedule_at(point, self.postprocs)
-        program = None if sch is None else structural_hash(sch.mod)
         if sch is None or self._points.setdefault(program, point) != point:
             self._tell(point, [])
         elif program in self.known and point not in self._told:
