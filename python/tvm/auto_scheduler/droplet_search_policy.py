@@ -96,7 +96,8 @@ class DropletSearchPolicy(SearchPolicy):
 
           - auto_scheduler.PreloadMeasuredStates: resume the search recorded in a log, or, with the
             parameter `explore_trials` set to 0, descend from the best program of any log. Records
-            of the same task on the same target count.
+            of the same task on the same target count, without failures on the device, which may
+            have been the device's fault.
           - auto_scheduler.PreloadCustomSketchRule: only without `explore_policy`.
 
     Raises

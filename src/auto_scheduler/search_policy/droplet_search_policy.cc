@@ -81,6 +81,20 @@ double GetFractionParam(const Map<String, ObjectRef>& params, const char* key, b
   return value;
 }
 
+/*! \brief Whether a program failed as it also does where its device is gone or stuck. Records do
+ * not hold the messages that would tell. */
+bool MayBeFaultOfDevice(const MeasureResult& result) {
+  switch (static_cast<MeasureErrorNO>(result->error_no)) {
+    case MeasureErrorNO::kCompileDeviceError:
+    case MeasureErrorNO::kRuntimeDeviceError:
+    case MeasureErrorNO::kRunTimeoutError:
+    case MeasureErrorNO::kUnknownError:
+      return true;
+    default:
+      return false;
+  }
+}
+
 /*! \brief The measured latencies in seconds. Empty if the measurement failed. */
 std::vector<double> GetCosts(const MeasureResult& result) {
   std::vector<double> costs;
@@ -218,6 +232,7 @@ State DropletSearchPolicyNode::Search(int num_measure_trials, int early_stopping
     }
   }
   UpdateCostModel();
+  WarnIfNoneRuns(measurer);
   PrintTitle("Done", verbose);
   return best_state_;
 }
@@ -234,6 +249,7 @@ DropletSearchPolicyNode::ContinueSearchOneRound(int num_measure, ProgramMeasurer
     round.Append(step);
   }
   UpdateCostModel();
+  WarnIfNoneRuns(measurer);
   return {round.inputs, round.results};
 }
 
@@ -246,7 +262,7 @@ void DropletSearchPolicyNode::RememberRecords(const String& log_file) {
     // SketchPolicy takes records of any target of the same kind, as it measures their like again.
     // Here a latency decides for itself, so it has to be from the same target.
     if (task->workload_key == search_task->workload_key &&
-        task->target->str() == search_task->target->str()) {
+        task->target->str() == search_task->target->str() && !MayBeFaultOfDevice(results[i])) {
       states.push_back(inputs[i]->state);
       state_results.push_back(results[i]);
     }
@@ -282,13 +298,22 @@ void DropletSearchPolicyNode::CountErrors(const Trials& trials, const ProgramMea
   for (const MeasureResult& result : trials.results) {
     const bool has_run = result->error_no == static_cast<int>(MeasureErrorNO::kNoError);
     num_errors_in_a_row_ = has_run ? 0 : num_errors_in_a_row_ + 1;
+    last_error_ = has_run ? last_error_ : result->error_msg;
   }
   if (HasTooManyErrors(measurer)) {
     phase = "done";
     LOG(WARNING) << "The search ends: the last " << num_errors_in_a_row_
                  << " programs have failed, more than max_continuous_error of the measurer. The "
                     "last error is: "
-                 << trials.results.back()->error_msg;
+                 << last_error_;
+  }
+}
+
+void DropletSearchPolicyNode::WarnIfNoneRuns(const ProgramMeasurer& measurer) const {
+  // Too many errors have had their warning.
+  if (!best_state_.defined() && num_errors_in_a_row_ > 0 && !HasTooManyErrors(measurer)) {
+    LOG(WARNING) << "None of the " << num_errors_in_a_row_
+                 << " programs measured so far has run. The last error is: " << last_error_;
   }
 }
 

@@ -134,7 +134,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   };
 
   /*! \brief Remember the outcomes that a log has of this task, every sample of them: more than
-   * PreloadMeasuredStates leaves in the base class, and enough not to measure anything again. */
+   * PreloadMeasuredStates leaves in the base class, and enough not to measure anything again but
+   * failures that may be those of the device. */
   void RememberRecords(const String& log_file);
 
   /*! \brief Take the next step of the search.
@@ -143,6 +144,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief Count the successive errors, and end the search when there are too many. */
   void CountErrors(const Trials& trials, const ProgramMeasurer& measurer);
   bool HasTooManyErrors(const ProgramMeasurer& measurer) const;
+  /*! \brief Say why, as the task scheduler gives up a task without a program that runs. */
+  void WarnIfNoneRuns(const ProgramMeasurer& measurer) const;
 
   /*! \brief Whether the next trials belong to the exploring policy. */
   bool ShouldExplore() const;
@@ -190,6 +193,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief The number of successive trials that failed. That of the measurer is not set until
    * somebody resets it. */
   int num_errors_in_a_row_ = 0;
+  /*! \brief The message of the trial that failed last. */
+  String last_error_;
   /*! \brief All measured programs, by their printed loop structure. */
   std::unordered_map<std::string, Measured> measured_;
   State best_state_;

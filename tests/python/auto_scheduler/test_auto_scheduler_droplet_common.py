@@ -93,6 +93,7 @@ class Measurer:
         self.cost = tile_cost
         self.repeat = 2
         self.fails = lambda measure_input: False
+        self.error_no = MeasureErrorNo.COMPILE_HOST
         self.inputs = []
 
     def build(self, inputs, *_):
@@ -104,7 +105,7 @@ class Measurer:
 
     def result(self, measure_input):
         if self.fails(measure_input):
-            return auto_scheduler.MeasureResult([1e10], MeasureErrorNo.COMPILE_HOST, "no", 0.1, 0.0)
+            return auto_scheduler.MeasureResult([1e10], self.error_no, "no", 0.1, 0.0)
         costs = [float(self.cost(measure_input))] * self.repeat
         return auto_scheduler.MeasureResult(costs, 0, "", 0.1, 0.0)
 

@@ -28,7 +28,7 @@ import tvm.testing
 from tvm import auto_scheduler, te
 from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
 from tvm.auto_scheduler.feature import get_per_store_features_from_states
-from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
+from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
 from tvm.meta_schedule.testing import te_workload
 
 from test_auto_scheduler_droplet_common import (
@@ -151,6 +151,46 @@ def test_resumes_without_measuring_twice(measurer, tmp_path, repeat):
     # A sample of its own confirms a decision, and nothing else is measured twice.
     counts = [(before + measurer.programs).count(p) for p in set(before + measurer.programs)]
     assert max(counts) == (2 if repeat == 1 else 1)
+
+
+@pytest.mark.parametrize(
+    "error_no, is_measured_again",
+    [
+        (MeasureErrorNo.COMPILE_HOST, False),
+        (MeasureErrorNo.BUILD_TIMEOUT, False),
+        (MeasureErrorNo.COMPILE_DEVICE, True),
+        (MeasureErrorNo.RUNTIME_DEVICE, True),
+        (MeasureErrorNo.RUN_TIMEOUT, True),
+    ],
+)
+def test_resuming_forgets_failures_of_the_device(measurer, tmp_path, error_no, is_measured_again):
+    """A board that died in the middle leaves failures in the log that say nothing of programs."""
+    log = str(tmp_path / "log.json")
+    measurer.error_no = error_no
+    measurer.fails = lambda measure_input: len(measurer.inputs) > 8
+    task = make_task()
+    tune(task, make_policy(task, explore_trials=8), 24, [auto_scheduler.RecordToFile(log)])
+    failed = set(measurer.programs[8:])
+    assert len(failed) == 16
+
+    measurer.inputs = []
+    measurer.fails = lambda measure_input: False
+    policy = make_policy(
+        task, explore_trials=8, init_search_callbacks=[auto_scheduler.PreloadMeasuredStates(log)]
+    )
+    assert policy.num_explored == (8 if is_measured_again else 24)
+    tune(task, policy, 1000)
+    assert bool(failed & set(measurer.programs)) == is_measured_again
+
+
+def test_warns_when_no_program_runs(measurer, capfd):
+    measurer.fails = lambda measure_input: True
+    task = make_task()
+    tune(task, make_policy(task), 6)
+    warning = "None of the {} programs measured so far has run. The last error is: no"
+    assert warning.format(6) in capfd.readouterr().err
+    make_policy(task).continue_search_one_round(4, program_measurer())
+    assert warning.format(4) in capfd.readouterr().err
 
 
 def test_resuming_explores_what_is_left(measurer, tmp_path):
