@@ -20,10 +20,12 @@ Nothing is measured: latencies are made up. Programs are valid if they can be lo
 if they keep to the limits of the device.
 """
 
+import itertools
 import sys
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -63,6 +65,13 @@ ARM_VARIANTS = [
     ("int8", "NHWC"),
     ("int8", "NCHW"),
 ]
+
+# TVM's quantizer leaves int8 beside int32 where tensors are concatenated before they are scaled,
+# and then finds that the types do not match.
+NOT_QUANTIZED = {
+    *itertools.product((name for name in MODELS if name.startswith("densenet")), ("NHWC", "NCHW")),
+    ("shufflenet-v2-1.0", "NCHW"),
+}
 
 # The tasks that were seen already, since many networks have them in common.
 seen = set()
@@ -115,15 +124,27 @@ def check_proposals_for_target(name, target):
     check_proposals(network.module, network.params, *TARGETS[target])
 
 
+def quantize(module, params):
+    """The same network with int8."""
+    # Of a parameter that is all zeros, as means and biases are before training, it makes NaN.
+    params = {
+        name: value if value.numpy().any() else tvm.nd.array(np.full(value.shape, 0.1, value.dtype))
+        for name, value in params.items()
+    }
+    # The default scale of weights, "power2", wants a NumPy that still has numpy.math.
+    with relay.quantize.qconfig(calibrate_mode="global_scale", weight_scale="max"):
+        return relay.quantize.quantize(module, params)
+
+
 def check_proposals_for_arm(name, dtype, layout):
     """The same for another type or layout. Networks of int8 are quantized ones of float32."""
+    if dtype == "int8" and (name, layout) in NOT_QUANTIZED:
+        pytest.skip("TVM's quantizer does not take this network")
     module, params = MODELS[name].build(
         layout=layout, dtype="float32" if dtype == "int8" else dtype
     )
     if dtype == "int8":
-        # The default scale of weights, "power2", wants a NumPy that still has numpy.math.
-        with relay.quantize.qconfig(calibrate_mode="global_scale", weight_scale="max"):
-            module, params = relay.quantize.quantize(module, params), {}
+        module, params = quantize(module, params), {}
     tasks = check_proposals(module, params, ARM_V8_2)
     inputs = {tensor.dtype for task in tasks for tensor in task.compute_dag.tensors}
     assert dtype in inputs
