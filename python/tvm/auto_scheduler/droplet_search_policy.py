@@ -57,9 +57,10 @@ class DropletSearchPolicy(SearchPolicy):
             that of TaskScheduler, cannot know how many trials will come: choose a number that
             suits them.
         sample_trials : int
-            How many of the first programs to explore are sampled only, at least 0. After that,
-            SketchPolicy's evolutionary search takes part, for which the cost model should have
-            learned something. Set this to 0 if it is trained already. Not accepted together with
+            How many of the first programs to explore are sampled only, at least 0. On CPU, they
+            are those of a larger sample that execute the fewest stores, since no cost model has
+            learned anything yet. After that, SketchPolicy's evolutionary search takes part. Set
+            this to 0 if the cost model is trained already. Not accepted together with
             `explore_policy`.
         num_starts : int
             The number of programs to descend from at first, at least 1. They are the best ones, at

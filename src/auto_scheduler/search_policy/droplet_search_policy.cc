@@ -37,6 +37,7 @@
 #include <utility>
 
 #include "sketch_policy.h"
+#include "store_count_model.h"
 #include "utils.h"
 #include "welch_t_test.h"
 
@@ -109,17 +110,18 @@ std::vector<double> GetCosts(const MeasureResult& result) {
   return costs;
 }
 
-/*! \brief Other parameters as long as this object lives. */
-class ParamsChange {
+/*! \brief Another value of a variable as long as this object lives. */
+template <typename T>
+class TemporaryValue {
  public:
-  explicit ParamsChange(Map<String, ObjectRef>* params) : params_(params), original_(*params) {}
-  ~ParamsChange() { *params_ = original_; }
-
-  void Set(const char* key, int value) { params_->Set(key, runtime::Int(value)); }
+  TemporaryValue(T* variable, T value) : variable_(variable), original_(*variable) {
+    *variable = std::move(value);
+  }
+  ~TemporaryValue() { *variable_ = original_; }
 
  private:
-  Map<String, ObjectRef>* params_;
-  const Map<String, ObjectRef> original_;
+  T* variable_;
+  const T original_;
 };
 
 void CheckExplorePolicy(const SearchPolicy& explore_policy, const SearchTask& task,
@@ -361,8 +363,13 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Explore(int num_measure
 DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Sample(int num_measure,
                                                                 const ProgramMeasurer& measurer) {
   auto* sketch_policy = static_cast<SketchPolicyNode*>(explore_policy.operator->());
-  ParamsChange change(&sketch_policy->params);
-  change.Set(SketchParamKey::EvolutionarySearch::num_iters, 0);
+  Map<String, ObjectRef> params = sketch_policy->params;
+  params.Set(SketchParamKey::EvolutionarySearch::num_iters, runtime::Int(0));
+  const TemporaryValue without_evolution(&sketch_policy->params, params);
+  // On a GPU, the learned model also finds out which programs keep to the limits of the device.
+  const CostModel model = sketch_policy->program_cost_model;
+  const TemporaryValue with_count(&sketch_policy->program_cost_model,
+                                  IsGPUTask(search_task) ? model : StoreCountModel(model));
   Trials trials;
   std::tie(trials.inputs, trials.results) =
       explore_policy->ContinueSearchOneRound(num_measure, measurer);

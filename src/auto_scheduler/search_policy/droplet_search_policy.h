@@ -60,7 +60,7 @@ struct DropletParamKey {
    * unless no valid program is found. */
   static constexpr const char* explore_trials = "explore_trials";
   /*! \brief The number of programs to explore by sampling alone, before SketchPolicy's evolutionary
-   * search takes part. */
+   * search takes part. On CPU, they are those of a larger sample that execute the fewest stores. */
   static constexpr const char* sample_trials = "sample_trials";
   /*! \brief The number of programs to descend from at first, side by side. */
   static constexpr const char* num_starts = "num_starts";
@@ -150,7 +150,8 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief Whether the next trials belong to the exploring policy. */
   bool ShouldExplore() const;
   Trials Explore(int num_measure, const ProgramMeasurer& measurer);
-  /*! \brief Let the policy's own SketchPolicy measure what it samples, without evolving it. */
+  /*! \brief Let the policy's own SketchPolicy measure what it samples, without evolving it: on CPU,
+   * the programs that execute the fewest stores. */
   Trials Sample(int num_measure, const ProgramMeasurer& measurer);
 
   Trials Descend(int num_measure, const ProgramMeasurer& measurer);

@@ -29,6 +29,7 @@ from tvm import auto_scheduler, te
 from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
 from tvm.auto_scheduler.feature import get_per_store_features_from_states
 from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
+from tvm.auto_scheduler.store_count_model import StoreCountModel
 from tvm.meta_schedule.testing import te_workload
 
 from test_auto_scheduler_droplet_common import (
@@ -218,7 +219,7 @@ def test_searches_again(measurer):
         assert policy.num_explored == 30
         assert policy.num_descents > num_descents
         assert policy.num_descended > 7
-    assert len(set(measurer.programs)) == len(measurer.programs) < 500
+    assert len(set(measurer.programs)) == len(measurer.programs) < 1000
 
 
 def test_descends_from_a_log(measurer, tmp_path):
@@ -458,7 +459,7 @@ def test_goes_on_where_it_pays(measurer):
     measurer.cost = cost
     task = make_task()
     policy = make_policy(task, explore_trials=16, params={"num_starts": 4})
-    tune(task, policy, 16 * 8)
+    tune(task, policy, 16 * 12)
     explored, descended = measurer.inputs[:16], measurer.inputs[16:]
     best = min(explored, key=cost)
     assert not caches(best) and cost(best) < min(map(cost, filter(caches, explored)))
@@ -609,7 +610,7 @@ def test_cost_model_orders_descents_once_it_has_learned(measurer):
 
 
 class CountingModel(RecordingModel):
-    """Counts how often it is asked: twice for samples, and once more for each generation."""
+    """Counts how often it is asked: for the first population, and for each that evolves."""
 
     def __init__(self):
         super().__init__()
@@ -633,25 +634,19 @@ def test_samples_before_it_evolves(measurer, sample_trials):
     one_measurer = program_measurer()
     for begin in (0, 4):
         calls = model.calls_of(policy.continue_search_one_round, 4, one_measurer)
-        assert calls == (2 if begin < sample_trials else 5)
+        assert calls == (0 if begin < sample_trials else 5)
         assert policy.num_explored == begin + 4
 
 
-def test_evolves_again_after_sampling_failed(measurer):
-    class FailingModel(CountingModel):
-        def predict(self, task, states):
-            if not self.calls:
-                self.calls += 1
-                raise ValueError("not now")
-            return super().predict(task, states)
-
-    model = FailingModel()
-    params = {"evolutionary_search_num_iters": 3}
-    policy = make_policy(make_task(), params=params, program_cost_model=model)
-    with pytest.raises(Exception, match="not now"):
-        policy.continue_search_one_round(4, program_measurer())
-    explore = policy.explore_policy.continue_search_one_round
-    assert model.calls_of(explore, 4, program_measurer()) == 5
+def test_samples_what_executes_the_fewest_stores(measurer):
+    params = {"sample_trials": 8, "evolutionary_search_population": 64}
+    policy = make_policy(make_task(), params=params)
+    sampled, _ = policy.continue_search_one_round(8, program_measurer())
+    count = StoreCountModel(auto_scheduler.RandomModel()).predict
+    task = policy.search_task
+    states = [trial.state for trial in sampled]
+    others = policy.explore_policy.sample_initial_population()
+    assert np.mean(count(task, states)) > np.quantile(count(task, others), 0.8)
 
 
 def test_cost_model_orders_the_descent(measurer):
