@@ -281,6 +281,35 @@ def test_nothing_is_measured_twice_but_to_confirm():
     assert sum(counts.values()) - len(counts) < len(counts) / 2
 
 
+@ms.utils.derived_object
+class Repeating(ms.search_strategy.PySearchStrategy):
+    """Proposes the same candidates for ever."""
+
+    def _initialize_with_tune_context(self, context):
+        self.candidates = sample(make_context("matmul", CPU), 3)
+
+    def pre_tuning(self, *_):
+        pass
+
+    def post_tuning(self):
+        pass
+
+    def generate_measure_candidates(self):
+        return self.candidates
+
+    def notify_runner_results(self, measure_candidates, results):
+        assert len(measure_candidates) == len(results)
+
+
+def test_what_is_known_is_not_explored_again():
+    options = {"explore_trials": 8, "sample_trials": 0, "num_starts": 1}
+    search = Search(explore_strategy=Repeating(), max_trials=40, **options).run()
+    assert search.num_explored == 3
+    assert len(search.trials) == 40
+    programs = Counter(tvm.ir.structural_hash(c.sch.mod) for c, _ in search.trials[:3])
+    assert max(programs.values()) == 1
+
+
 def test_half_of_the_candidates_fail():
     def cost(candidate):
         failed = tvm.ir.structural_hash(candidate.sch.mod) % 2

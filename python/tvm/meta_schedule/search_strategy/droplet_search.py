@@ -24,6 +24,7 @@ from tvm.ir import structural_hash
 from ..logging import get_logger
 from ..utils import derived_object
 from .search_strategy import PySearchStrategy, SearchStrategy
+from .store_count import count_stores
 from .trace_coordinates import TraceCoordinates
 from .trace_descent import TraceDescent
 
@@ -31,6 +32,10 @@ logger = get_logger(__name__)  # pylint: disable=invalid-name
 
 # A descent decides after each batch.
 MAX_BATCH = 16
+# Random schedules of which those with the fewest stores are measured.
+POPULATION = 512
+# Batches of what is known already after which the exploring strategy counts as having nothing left.
+MAX_KNOWN_BATCHES = 8
 # To rebuild all schedules of a long search would take long.
 MAX_REBUILT = 64
 
@@ -51,6 +56,10 @@ class DropletSearch(PySearchStrategy):
         the trials are spent on exploring, unless no schedule runs. In a search of several tasks,
         the trials are those that each task may have at most, `max_trials_per_task`, which is all
         by default: choose a number that leaves most of a task's share to its descents.
+    sample_trials : int = 64
+        How many of the first schedules to explore are, on CPU, those of a random sample that execute
+        the fewest stores, at least 0. After that, the exploring strategy takes over. Set this to 0
+        if the cost model is trained already.
     num_starts : int = 2
         The number of schedules to descend from, the best ones, at least 1.
     radius : int = 1
@@ -80,6 +89,7 @@ class DropletSearch(PySearchStrategy):
         self,
         explore_strategy="evolutionary",
         explore_trials=300,
+        sample_trials=64,
         num_starts=2,
         radius=1,
         p_value=0.05,
@@ -88,17 +98,21 @@ class DropletSearch(PySearchStrategy):
         if not isinstance(explore_strategy, SearchStrategy):
             explore_strategy = SearchStrategy.create(explore_strategy)
         _check_at_least("explore_trials", explore_trials, 0)
+        _check_at_least("sample_trials", sample_trials, 0)
         _check_at_least("num_starts", num_starts, 1)
         self.options = {"radius": radius, "p_value": p_value, "margin": margin}
         CoordinateDescent([], [], [], [1.0], **self.options)  # checks them
         self.explore_strategy = explore_strategy
         self.explore_trials = explore_trials
+        self.sample_trials = sample_trials
         self.num_starts = num_starts
+        self.sampler = SearchStrategy.create("replay-trace")
         self.task = None
         self.search = None
 
     def _initialize_with_tune_context(self, context):
         """Take what is to be searched, and hand the context to the exploring strategy."""
+        self.sampler._initialize_with_tune_context(context)
         self.explore_strategy._initialize_with_tune_context(context)
         self.task = _Task(context)
 
@@ -117,7 +131,7 @@ class DropletSearch(PySearchStrategy):
             raise ValueError("pre_tuning was called a second time without post_tuning")
         database = MemoryDatabase() if database is None else database
         cost_model = RandomModel() if cost_model is None else cost_model
-        search = _Search(self, max_trials, num_trials_per_iter, database)
+        search = _Search(self, max_trials, num_trials_per_iter, design_spaces, database)
         # Of the last batch that it proposes before the descents, a part is not measured.
         self.explore_strategy.pre_tuning(
             max_trials + num_trials_per_iter,
@@ -174,7 +188,11 @@ class DropletSearch(PySearchStrategy):
             The strategy.
         """
         return DropletSearch(
-            self.explore_strategy.clone(), self.explore_trials, self.num_starts, **self.options
+            self.explore_strategy.clone(),
+            self.explore_trials,
+            self.sample_trials,
+            self.num_starts,
+            **self.options,
         )
 
 
@@ -184,6 +202,7 @@ class _Task:
     def __init__(self, context):
         self.mod = context.mod
         self.target = context.target
+        self.is_cpu = "cpu" in context.target.keys
         self.postprocs = list(context.space_generator.postprocs or [])
         self.seed = int(context.rand_state)
         self.num_threads = int(context.num_threads)
@@ -197,9 +216,11 @@ class _Task:
 class _Search:
     """One search, from pre_tuning to post_tuning."""
 
-    def __init__(self, strategy, max_trials, num_trials_per_iter, database):
+    def __init__(self, strategy, max_trials, num_trials_per_iter, design_spaces, database):
         self.strategy = strategy
         self.task = strategy.task
+        self.design_spaces = design_spaces
+        self.num_trials_per_iter = num_trials_per_iter
         self.batch_size = min(num_trials_per_iter, MAX_BATCH)
         self.num_left = max_trials
         self.num_explored = 0
@@ -209,6 +230,11 @@ class _Search:
         self.ran = []
         num_recorded = self.remember_database(database)
         self.max_explored = min(strategy.explore_trials, max_trials * 3 // 8) - num_recorded
+        self.max_sampled = strategy.sample_trials - num_recorded if self.task.is_cpu else 0
+        # Samples to measure, in this order. None before they are drawn.
+        self.samples = None if self.max_sampled > 0 else []
+        # Whether the exploring strategy waits for results.
+        self.is_explorer_waiting = False
         # None while exploring.
         self.descents = None
         self.current = None
@@ -246,8 +272,41 @@ class _Search:
             return None
         if limit <= 0:  # without a schedule that runs, there is nothing to descend from
             limit = self.num_left
-        candidates = self.strategy.explore_strategy.generate_measure_candidates()
-        return candidates and list(candidates)[: min(limit, self.num_left)]
+        candidates = self.sample() or self.ask_explorer()
+        return candidates and candidates[: min(limit, self.num_left)]
+
+    def sample(self):
+        """Of many random schedules, the next ones with the fewest stores, as long as there are
+        samples to measure."""
+        if self.samples is None:
+            self.samples = self.draw_samples()[: self.max_sampled]
+        batch = self.samples[: self.num_trials_per_iter]
+        self.samples = self.samples[len(batch) :]
+        return batch
+
+    def draw_samples(self):
+        """Random schedules that were not measured, those with the fewest stores first."""
+        sampler = self.strategy.sampler
+        sampler.pre_tuning(POPULATION, POPULATION, self.design_spaces)
+        samples = {
+            structural_hash(candidate.sch.mod): candidate
+            for candidate in sampler.generate_measure_candidates() or ()
+        }
+        sampler.post_tuning()
+        fresh = [candidate for program, candidate in samples.items() if program not in self.known]
+        return sorted(fresh, key=lambda candidate: count_stores(candidate.sch.mod))
+
+    def ask_explorer(self):
+        """What the exploring strategy proposes and was not measured. None if there is nothing."""
+        for _ in range(MAX_KNOWN_BATCHES):
+            candidates = self.strategy.explore_strategy.generate_measure_candidates()
+            if candidates is None:
+                break
+            fresh = [c for c in candidates if structural_hash(c.sch.mod) not in self.known]
+            if fresh:
+                self.is_explorer_waiting = True
+                return fresh
+        return None
 
     def begin_descents(self):
         """Begin descents from the best schedules."""
@@ -285,7 +344,9 @@ class _Search:
             self.num_explored += len(results)
             for candidate, samples in zip(candidates, costs):
                 self.remember(candidate.sch, samples)
-            self.strategy.explore_strategy.notify_runner_results(candidates, results)
+            if self.is_explorer_waiting:
+                self.is_explorer_waiting = False
+                self.strategy.explore_strategy.notify_runner_results(candidates, results)
             return
         move = self.current.learn(costs)
         if move:
