@@ -41,8 +41,8 @@ namespace {
 
 double CheckedExtent(const Iterator& iter) {
   const int64_t extent = GetExtent(iter);
-  ICHECK_GT(extent, 0) << "Infer the bounds of a state before its stores are counted: the extent of "
-                       << iter->name << " is not known";
+  ICHECK_GT(extent, 0) << "The extent of " << iter->name
+                       << " is not known: infer the bounds of a state before counting its stores";
   return static_cast<double>(extent);
 }
 

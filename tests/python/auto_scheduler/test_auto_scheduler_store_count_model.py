@@ -101,7 +101,7 @@ def test_states_without_bounds_are_rejected():
     state = task.compute_dag.get_init_state()
     sums, result = state.stage_ops[1], state.stage_ops[2]
     state.compute_at(sums, result, state[result].iters[0])
-    with pytest.raises(tvm.TVMError, match="Infer the bounds"):
+    with pytest.raises(tvm.TVMError, match="infer the bounds"):
         StoreCountModel(auto_scheduler.RandomModel()).predict(task, [state])
 
 

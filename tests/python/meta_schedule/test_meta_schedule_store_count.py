@@ -26,7 +26,7 @@ from tvm import te
 from tvm.meta_schedule.search_strategy import DropletSearch
 from tvm.meta_schedule.search_strategy.store_count import count_stores
 from tvm.meta_schedule.testing import te_workload
-from tvm.script import tir as T
+from tvm.script import tir as T  # noqa: N812
 
 
 def make_matmul(dtype="float32"):

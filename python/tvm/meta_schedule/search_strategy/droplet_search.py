@@ -57,9 +57,9 @@ class DropletSearch(PySearchStrategy):
         the trials are those that each task may have at most, `max_trials_per_task`, which is all
         by default: choose a number that leaves most of a task's share to its descents.
     sample_trials : int = 64
-        How many of the first schedules to explore are, on CPU, those of a random sample that execute
-        the fewest stores, at least 0. After that, the exploring strategy takes over. Set this to 0
-        if the cost model is trained already.
+        How many of the first schedules to explore are, on CPU, those of a random sample that
+        execute the fewest stores, at least 0. After that, the exploring strategy takes over. Set
+        this to 0 if the cost model is trained already.
     num_starts : int = 2
         The number of schedules to descend from, the best ones, at least 1.
     radius : int = 1
