@@ -39,11 +39,9 @@ TVM_REGISTER_OBJECT_TYPE(StoreCountModelNode);
 
 namespace {
 
-double CheckedExtent(const Iterator& iter) {
-  const int64_t extent = GetExtent(iter);
-  ICHECK_GT(extent, 0) << "The extent of " << iter->name
-                       << " is not known: infer the bounds of a state before counting its stores";
-  return static_cast<double>(extent);
+/*! \brief The extent of a loop, 1 if it is not constant. */
+double ConstantExtent(const Iterator& iter) {
+  return static_cast<double>(std::max<int64_t>(GetExtent(iter), 1));
 }
 
 /*! \brief How often the body of a stage's first `num_iters` loops is executed. */
@@ -55,7 +53,7 @@ double CountIterations(const State& state, int stage_id, size_t num_iters) {
     count = CountIterations(state, consumer_id, iter_id + 1);
   }
   for (size_t i = 0; i < num_iters; ++i) {
-    count *= CheckedExtent(state->stages[stage_id]->iters[i]);
+    count *= ConstantExtent(state->stages[stage_id]->iters[i]);
   }
   return count;
 }
@@ -65,7 +63,7 @@ double VectorLength(const Stage& stage) {
   double length = 1;
   for (const Iterator& iter : stage->iters) {
     if (iter->annotation == IteratorAnnotation::kVectorize) {
-      length *= CheckedExtent(iter);
+      length *= ConstantExtent(iter);
     }
   }
   return length;

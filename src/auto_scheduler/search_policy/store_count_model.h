@@ -34,7 +34,7 @@ namespace auto_scheduler {
 
 /*!
  * \brief The number of stores that a program executes on a CPU, where a vector counts once for each
- * vector unit that it fills.
+ * vector unit that it fills. A loop whose extent is not constant counts as one iteration.
  * \param state The program, with inferred bounds.
  * \param vector_unit_bytes The width of vector units in bytes.
  * \return The number.
