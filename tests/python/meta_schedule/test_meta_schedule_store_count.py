@@ -87,7 +87,7 @@ def calls_an_intrinsic(a: T.handle):
             T.evaluate(T.call_extern("int32", "fill", buffer.data, row))
 
 
-def explore(target, sample_trials, database=None):
+def explore(target, sample_trials):
     """Runs the exploration of a search with 8 trials of it, in rounds of 3."""
     strategy = DropletSearch("evolutionary", explore_trials=8, sample_trials=sample_trials)
     context = ms.TuneContext(
@@ -98,7 +98,7 @@ def explore(target, sample_trials, database=None):
         rand_state=1,
         num_threads=1,
     )
-    database = database or ms.database.MemoryDatabase()
+    database = ms.database.MemoryDatabase()
     strategy.pre_tuning(32, 3, context.generate_design_space(), database, FixedModel())
     rounds = []
     while strategy.num_explored < 8:
