@@ -531,6 +531,14 @@ bool CoordinateDescent::IsWall(const Point& point) const {
   return guess != guesses_.end() && !std::isfinite(guess->second);
 }
 
+Point CoordinateDescent::BehindWall(const Point& base, const Direction& direction) const {
+  int steps = 2;
+  while (IsWall(Moved(base, direction, steps))) {
+    ++steps;
+  }
+  return Moved(base, direction, steps);
+}
+
 std::vector<Point> CoordinateDescent::Neighbors(const Point& base) const {
   std::vector<Point> neighbors;
   for (int steps = 1; steps <= options_.radius; ++steps) {
@@ -601,7 +609,7 @@ std::vector<Point> CoordinateDescent::Combinations(const Point& base, const Beli
       continue;
     }
     if (IsWall(point)) {
-      combinations.push_back(Moved(base, direction, 2));
+      combinations.push_back(BehindWall(base, direction));
     } else {
       steps.push_back(direction);
       ends.push_back(point);

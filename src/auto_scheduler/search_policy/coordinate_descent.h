@@ -178,6 +178,8 @@ class CoordinateDescent {
   bool IsUntried(const Point& point) const;
   /*! \brief Whether the point failed, or is known to be impossible. */
   bool IsWall(const Point& point) const;
+  /*! \brief The first point in a direction that is no wall after the neighbor, which is one. */
+  Point BehindWall(const Point& base, const Direction& direction) const;
   std::vector<double> Guesses(const std::vector<Point>& points) const;
   /*! \brief The points within the radius, and those that a step leads to beyond the bounds. */
   std::vector<Point> Neighbors(const Point& base) const;

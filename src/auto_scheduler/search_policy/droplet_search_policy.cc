@@ -394,6 +394,10 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::Descend(int num_measure
     if (trials.size() == 0) {
       trials = GoOn(*chosen, num_measure, measurer);
     }
+    if (trials.size() == 0) {
+      // It has converged just now, maybe without having stalled at its last program.
+      trials = CarryOver(*descents_[*chosen], num_measure, measurer);
+    }
   }
   return trials;
 }
@@ -465,11 +469,23 @@ DropletSearchPolicyNode::Trials DropletSearchPolicyNode::CarryOver(
   for (int i = 0; i < trials.size(); ++i) {
     const std::vector<double> costs = GetCosts(trials.results[i]);
     if (!costs.empty() && Mean(costs) < cost_limit) {
-      BeginDescent(ScheduleCoordinates(search_task, candidates[i].state, sketch_params_),
-                   candidates[i].program, costs);
+      const ScheduleCoordinates start(search_task, candidates[i].state, sketch_params_);
+      if (Mean(costs) < LowestCostIn(start->structure())) {
+        BeginDescent(start, candidates[i].program, costs);
+      }
     }
   }
   return trials;
+}
+
+double DropletSearchPolicyNode::LowestCostIn(const std::string& structure) const {
+  double lowest = std::numeric_limits<double>::infinity();
+  for (const auto& descent : descents_) {
+    if (descent->coordinates()->structure() == structure) {
+      lowest = std::min(lowest, descent->lowest_cost());
+    }
+  }
+  return lowest;
 }
 
 DropletSearchPolicyNode::Trials DropletSearchPolicyNode::GoOn(size_t number, int num_measure,

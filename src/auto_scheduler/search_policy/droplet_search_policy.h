@@ -158,9 +158,11 @@ class DropletSearchPolicyNode : public SearchPolicyNode {
   /*! \brief Begin descents from the best programs, few of which share a structure. */
   void BeginDescents();
   /*! \brief Try the parameters of a descent's best program in the other structures, and begin
-   * descents where that comes close. */
+   * descents where that comes close, and lower than the descents that were there before. */
   Trials CarryOver(const ScheduleDescent& descent, int num_measure,
                    const ProgramMeasurer& measurer);
+  /*! \brief The lowest latency that a descent in a structure came to, in seconds. */
+  double LowestCostIn(const std::string& structure) const;
   /*! \brief Go on with the descent of the given index. */
   Trials GoOn(size_t number, int num_measure, const ProgramMeasurer& measurer);
   void BeginDescent(const ScheduleCoordinates& coordinates, const std::string& program,

@@ -82,12 +82,15 @@ std::vector<Candidate> ScheduleDescent::Propose(size_t size, const KnownCosts& k
       const std::vector<double>* costs = known(candidate.program);
       if (to_confirm) {
         candidates.push_back(candidate);
-      } else if (!candidate.state.defined() || !IsWithinLimits(task_, candidate.state)) {
+      } else if (!HasOwnProgram(candidate) || !IsWithinLimits(task_, candidate.state)) {
         walk_.Tell(point, {});
-      } else if (costs) {
-        walk_.Tell(point, *costs);
       } else {
-        candidates.push_back(candidate);
+        points_.emplace(candidate.program, point);
+        if (costs) {
+          walk_.Tell(point, *costs);
+        } else {
+          candidates.push_back(candidate);
+        }
       }
     }
   }
@@ -130,12 +133,18 @@ const Candidate& ScheduleDescent::CandidateAt(const Point& point) {
     const State state = coordinates_->StateAt(point);
     if (state.defined()) {
       candidate.program = state.ToStr();
-      if (points_.emplace(candidate.program, point).first->second == point) {
-        candidate.state = state;
-      }
+      candidate.state = state;
     }
   }
   return candidate;
+}
+
+bool ScheduleDescent::HasOwnProgram(const Candidate& candidate) const {
+  if (!candidate.state.defined()) {
+    return false;
+  }
+  const auto owner = points_.find(candidate.program);
+  return owner == points_.end() || owner->second == candidate.point;
 }
 
 std::vector<double> ScheduleDescent::PredictLogCosts(const std::vector<Point>& points) {
@@ -145,9 +154,9 @@ std::vector<double> ScheduleDescent::PredictLogCosts(const std::vector<Point>& p
   Array<State> states;
   std::vector<size_t> indices;
   for (size_t i = 0; i < points.size(); ++i) {
-    const State& state = CandidateAt(points[i]).state;
-    if (state.defined()) {
-      states.push_back(state);
+    const Candidate& candidate = CandidateAt(points[i]);
+    if (HasOwnProgram(candidate)) {
+      states.push_back(candidate.state);
       indices.push_back(i);
     }
   }

@@ -134,6 +134,8 @@ class ScheduleDescent {
 
  private:
   const Candidate& CandidateAt(const Point& point);
+  /*! \brief Whether there is a program, and it was not proposed as that of another point. */
+  bool HasOwnProgram(const Candidate& candidate) const;
   /*! \brief Whether the cost model knows something: while it guesses, as an XGBModel with few
    * samples does, it does not say the same twice. */
   bool HasLearned() const;
@@ -142,9 +144,9 @@ class ScheduleDescent {
   SearchTask task_;
   CostModel cost_model_;
   ScheduleCoordinates coordinates_;
-  /*! \brief The programs rebuilt so far. The state is undefined where there is none to measure. */
+  /*! \brief The programs rebuilt so far. The state is undefined where there is none. */
   std::map<Point, Candidate> candidates_;
-  /*! \brief The point of each program. */
+  /*! \brief The point of each program that was proposed, and that of the start. */
   std::unordered_map<std::string, Point> points_;
   CoordinateDescent walk_;
   double lowest_cost_;

@@ -179,6 +179,10 @@ def behind_wall(x, y):
     return FAILED if (x - 5) ** 2 + (y - 5) ** 2 <= 9 else 1 + (x - 9) ** 2 + (y - 9) ** 2
 
 
+def behind_thick_wall(x, y):
+    return FAILED if 3 <= x <= 5 else 1 + (x - 9) ** 2 + (y - 9) ** 2
+
+
 def half_failing(x, y, z):
     """Every other point fails, and with it all single steps on x and y."""
     return FAILED if (x + y) % 2 else convex(x, y, z)
@@ -194,6 +198,7 @@ LANDSCAPES = {
     "two_splits": (two_splits, [12] * 4 + [3], SPLITS, [12, 0, 12, 0, 0], (8, 4, 4, 8, 2), 1),
     "plateaus": (plateaus, [9, 9], axes(2), [0, 0], (9, 9), 3),
     "behind_wall": (behind_wall, [12, 12], axes(2), [1, 1], (9, 9), 1),
+    "behind_thick_wall": (behind_thick_wall, [12, 12], axes(2), [1, 1], (9, 9), 1),
     "half_failing": (half_failing, [9] * 3, axes(3), [0, 0, 0], (7, 3, 5), 2),
     "all_else_fails": (lambda x: FAILED if x else 1.0, [9], axes(1), [0], (0,), 9),
 }
@@ -460,17 +465,22 @@ def test_noise_at_the_optimum(repeat):
     assert np.mean(losses) <= 0.02
 
 
-@pytest.mark.parametrize("radius, best", [(1, [2]), (2, [2]), (3, [9])])
-def test_radius_crosses_what_is_narrower(radius, best):
-    for barrier in (FAILED, 9.0):
-        descent = Descent(
-            lambda x, barrier=barrier: barrier if x in (3, 4) else 10.0 - x,
-            [9],
-            axes(1),
-            [2],
-            radius=radius,
-        )
-        assert descent.run().engine.best == best
+@pytest.mark.parametrize(
+    "radius, barrier, best",
+    [
+        (1, 9.0, [2]),
+        (2, 9.0, [2]),
+        (3, 9.0, [9]),
+        (1, FAILED, [2]),  # with two outcomes, nothing beyond the neighbors is tried
+        (2, FAILED, [9]),
+        (3, FAILED, [9]),
+    ],
+)
+def test_crosses_what_is_narrower_than_the_radius_or_fails(radius, barrier, best):
+    descent = Descent(
+        lambda x: barrier if x in (3, 4) else 10.0 - x, [9], axes(1), [2], radius=radius
+    )
+    assert descent.run().engine.best == best
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from tvm import auto_scheduler, te
 from tvm.auto_scheduler.cost_model.cost_model import PythonBasedModel
 from tvm.auto_scheduler.feature import get_per_store_features_from_states
 from tvm.auto_scheduler.measure import MeasureErrorNo, PythonBasedMeasureCallback
+from tvm.auto_scheduler.schedule_coordinates import ScheduleCoordinates
 from tvm.auto_scheduler.store_count_model import StoreCountModel
 from tvm.meta_schedule.testing import te_workload
 
@@ -491,6 +492,53 @@ def test_carries_parameters_over_to_other_structures(measurer):
     assert caches(best) and lowest == pytest.approx(0.5e-3)
 
 
+def all_states(task, start):
+    """All that steps lead to."""
+    coordinates = ScheduleCoordinates(task, start)
+    states, points = {}, [coordinates.origin]
+    seen = {tuple(points[0])}
+    while points:
+        base = points.pop()
+        state = coordinates.state_at(base)
+        if state is not None:
+            states[str(state)] = state
+        for direction in coordinates.directions:
+            point = list(base)
+            for coordinate, delta in direction:
+                point[coordinate] += delta
+            is_inside = all(0 <= value <= upper for value, upper in zip(point, coordinates.upper))
+            if is_inside and tuple(point) not in seen:
+                seen.add(tuple(point))
+                points.append(point)
+    return list(states.values())
+
+
+def test_carries_over_what_a_log_led_to(measurer, tmp_path):
+    """The log has all programs of the structure that it leads to: none is left to measure."""
+    log = str(tmp_path / "log.json")
+    task = make_task(2)
+    explored, results = make_policy(task, 16).continue_search_one_round(16, program_measurer())
+    start, *others = all_states(task, explored[0].state)
+    for state, cost in ((start, 1e-6), *((other, 1.0) for other in others)):
+        result = auto_scheduler.MeasureResult([cost, cost], 0, "", 0.1, 0.0)
+        auto_scheduler.save_records(log, [auto_scheduler.MeasureInput(task, state)], [result])
+    auto_scheduler.save_records(log, explored, results)
+    measurer.inputs.clear()
+    preload = auto_scheduler.PreloadMeasuredStates(log)
+    params = {"num_starts": 1}
+    tune(task, make_policy(task, 0, params=params, init_search_callbacks=[preload]), 1000)
+    structures = {ScheduleCoordinates(task, i.state).structure for i in measurer.inputs}
+    assert structures and ScheduleCoordinates(task, start).structure not in structures
+
+
+def test_begins_no_descent_where_another_came_lower(measurer):
+    """Structures take turns in having the best program, by a few percent."""
+    measurer.cost = distinct_cost
+    policy = make_policy(make_task(), explore_trials=16, params={"num_starts": 1})
+    tune(policy.search_task, policy, 400)
+    assert 2 <= policy.num_descents <= 6
+
+
 def test_explores_with_a_given_policy(measurer):
     task = make_task()
     sketch_policy = auto_scheduler.SketchPolicy(
@@ -695,6 +743,42 @@ def test_cost_model_orders_the_descent(measurer):
     guided, unguided = first_batch(TileModel()), first_batch(auto_scheduler.RandomModel())
     assert np.mean(guided) < np.mean(unguided)
     assert max(guided) <= 8e-3
+
+
+def hash_of(text):
+    return zlib.crc32(text.encode()) / 2**32
+
+
+def distinct_cost(measure_input):
+    """No two programs have the same."""
+    return tile_cost(measure_input) * (1 + 0.03 * hash_of(json.dumps(steps_of(measure_input))))
+
+
+# With others, the last program has lost values of coordinates that make no difference to it.
+@pytest.mark.parametrize("seed", [1, 2, 4])
+def test_measures_all_neighbors_of_its_last_program(measurer, seed):
+    """Whatever else the cost model was asked about, which tells nothing here."""
+
+    class HashModel(RecordingModel):
+        def predict(self, task, states):
+            return [hash_of(str(state)) for state in states]
+
+    measurer.cost = distinct_cost
+    task = make_task()
+    policy = make_policy(task, program_cost_model=HashModel(), seed=seed)
+    tune(task, policy, 2000)
+    assert policy.phase == "done"
+    states = [task.compute_dag.infer_bound_from_state(i.state) for i in measurer.inputs]
+    best = states[np.argmin([distinct_cost(i) for i in measurer.inputs])]
+    coordinates = ScheduleCoordinates(task, best)
+    measured = {str(state) for state in states}
+    for direction in coordinates.directions:
+        point = coordinates.origin
+        for coordinate, delta in direction:
+            point[coordinate] += delta
+        if all(0 <= value <= upper for value, upper in zip(point, coordinates.upper)):
+            neighbor = coordinates.state_at(point)
+            assert neighbor is None or str(neighbor) in measured
 
 
 def test_a_cost_model_that_guesses_is_not_asked(measurer):
