@@ -386,6 +386,44 @@ def test_starts_from_a_database():
     assert min(second.costs) <= min(first.costs)
 
 
+def test_nothing_of_a_long_database_is_measured_again():
+    """Not what is slow, either: the neighbors of the best schedule are like all others here."""
+
+    def cost(candidate):
+        return 1e-3 + tvm.ir.structural_hash(candidate.sch.mod) % 1000 * 1e-6
+
+    first = Search(max_trials=300, explore_trials=100, num_starts=1, cost=cost).run()
+    second = Search(max_trials=60, explore_trials=0, num_starts=1, cost=cost)
+    second.run(database_of(first))
+    assert not set(programs_of(first.trials)) & set(programs_of(second.trials))
+
+
+def test_all_samples_of_a_database_count():
+    """The best schedule has two, so that it needs no confirmation."""
+    first = Search(max_trials=20, explore_trials=5).run()
+    database = database_of(first)
+    candidate, cost = min(first.trials, key=lambda trial: trial[1])
+    workload = database.commit_workload(first.context.mod)
+    database.commit_tuning_record(
+        ms.database.TuningRecord(candidate.sch.trace, workload, [cost], CPU, candidate.args_info)
+    )
+    second = Search(max_trials=20, explore_trials=0, num_starts=1).run(database)
+    (program,) = programs_of([(candidate, cost)])
+    assert program not in programs_of(second.batches[0])
+
+
+def test_a_trace_that_does_not_apply_is_left_out():
+    first = Search(max_trials=20, explore_trials=5).run()
+    database = database_of(first)
+    (other,) = sample(make_context("softmax", CPU), 1)
+    workload = database.commit_workload(first.context.mod)
+    database.commit_tuning_record(
+        ms.database.TuningRecord(other.sch.trace, workload, [1e-9], CPU, other.args_info)
+    )
+    second = Search(max_trials=40, explore_trials=15).run(database)
+    assert len(second.trials) == 40
+
+
 def test_latencies_of_another_target_do_not_count():
     first = Search(max_trials=20, explore_trials=5).run()
     database = database_of(first, target=tvm.target.Target("llvm -num-cores=8"))

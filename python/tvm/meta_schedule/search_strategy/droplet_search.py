@@ -25,7 +25,7 @@ from ..logging import get_logger
 from ..utils import derived_object
 from .search_strategy import PySearchStrategy, SearchStrategy
 from .store_count import count_stores
-from .trace_coordinates import TraceCoordinates
+from .trace_coordinates import REPLAY_ERRORS, TraceCoordinates
 from .trace_descent import TraceDescent
 
 logger = get_logger(__name__)  # pylint: disable=invalid-name
@@ -37,7 +37,7 @@ POPULATION = 512
 # Batches of what is known already after which the exploring strategy counts as having nothing left.
 MAX_KNOWN_BATCHES = 8
 # To rebuild all schedules of a long search would take long.
-MAX_REBUILT = 64
+MAX_REBUILT = 1024
 
 
 @derived_object
@@ -208,8 +208,11 @@ class _Task:
         self.num_threads = int(context.num_threads)
 
     def rebuild(self, trace):
-        """The schedule of a trace. None if a postprocessor rejects it."""
-        coordinates = TraceCoordinates(self.mod, trace)
+        """The schedule of a trace. None if it does not apply, or if a postprocessor rejects it."""
+        try:
+            coordinates = TraceCoordinates(self.mod, trace)
+        except REPLAY_ERRORS:  # what recorded it may have had other primitives
+            return None
         return coordinates.schedule_at(coordinates.origin, self.postprocs)
 
 
@@ -226,8 +229,8 @@ class _Search:
         self.num_explored = 0
         # Latencies in seconds by structural hash, none where the measurement failed.
         self.known = {}
-        # Those that ran: their mean latencies, hashes and traces.
-        self.ran = []
+        # The traces of those that ran.
+        self.traces = {}
         num_recorded = self.remember_database(database)
         self.max_explored = min(strategy.explore_trials, max_trials * 3 // 8) - num_recorded
         self.max_sampled = strategy.sample_trials - num_recorded if self.task.is_cpu else 0
@@ -268,7 +271,7 @@ class _Search:
     def explore(self):
         """What the exploring strategy proposes, None if the time has come to descend."""
         limit = self.max_explored - self.num_explored
-        if limit <= 0 and self.ran:
+        if limit <= 0 and self.traces:
             return None
         if limit <= 0:  # without a schedule that runs, there is nothing to descend from
             limit = self.num_left
@@ -312,9 +315,9 @@ class _Search:
         """Begin descents from the best schedules."""
         self.descents = []
         options = {**self.strategy.options, "seed": self.task.seed}
-        self.ran.sort(key=lambda entry: entry[:2])
-        for _, program, trace in self.ran[: self.strategy.num_starts]:
-            coordinates = TraceCoordinates(self.task.mod, trace)
+        ranked = sorted(self.traces, key=lambda program: (mean(self.known[program]), program))
+        for program in ranked[: self.strategy.num_starts]:
+            coordinates = TraceCoordinates(self.task.mod, self.traces[program])
             self.descents.append(
                 TraceDescent(
                     coordinates,
@@ -355,10 +358,9 @@ class _Search:
     def remember(self, sch, costs):
         """Keep what a schedule took."""
         program = structural_hash(sch.mod)
-        if program not in self.known:
-            self.known[program] = costs
-            if costs:
-                self.ran.append((mean(costs), program, sch.trace))
+        self.known[program] = self.known.get(program, []) + costs
+        if costs:
+            self.traces[program] = sch.trace
 
     def remember_database(self, database):
         """Keep what the best schedules took that were measured earlier. Returns the number of all

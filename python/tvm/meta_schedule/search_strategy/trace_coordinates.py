@@ -22,6 +22,8 @@ from tvm.tir.schedule import Schedule, Trace
 
 # Of an innermost factor, as SamplePerfectTile has it.
 NO_LIMIT = -1
+# What replaying raises where a primitive does not apply, as when a block would not see its input.
+REPLAY_ERRORS = (RuntimeError, ValueError, IndexError)
 
 
 class TraceCoordinates:
@@ -99,7 +101,7 @@ class TraceCoordinates:
             Trace(self._insts, decisions).apply_to_schedule(sch, remove_postproc=True)
             sch.enter_postproc()
             return sch if all(postproc.apply(sch) for postproc in postprocs) else None
-        except RuntimeError:  # some primitive does not apply: a block would not see its input, say
+        except REPLAY_ERRORS:
             return None
 
     def describe(self, before, after):
