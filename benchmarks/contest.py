@@ -21,7 +21,6 @@ one round. What slows the machine down for a while thus slows them all down.
 """
 
 import contextlib
-import sys
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass
@@ -266,7 +265,7 @@ class Contest:
         """Add the rival, continued from what droplet explored."""
         droplet = self.contenders["droplet"]
         if droplet.best() is None:
-            sys.exit(f"{self.kernel.name}: none of {len(droplet.trials)} candidates ran.")
+            raise winners.MeasureFailed(f"none of {len(droplet.trials)} candidates ran")
         explored = droplet.records()[: self.num_explored]
         self.add(
             f"{self.searches.rival}+",

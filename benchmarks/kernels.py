@@ -35,6 +35,7 @@ from machine import GPU_TARGETS, detect_gpu, detect_target, use_all_cores
 from options import at_least, make_folder
 from result_files import describe_origin, write_json
 from schedulers import SCHEDULERS
+from winners import MeasureFailed
 from workers import keep_workers
 from workloads import KERNELS
 
@@ -164,12 +165,21 @@ def hold(contests, args):
     target = detect_target() if args.target == "llvm" else detect_gpu(args.target)
     keep_workers()
     signal.signal(signal.SIGINT, leave)
+    failed = []
     for name, seed, path in contests:
         print(f"\n{name}, seed {seed}: {KERNELS[name].description}")
         origin = describe_origin(target, num_cores)
-        result = hold_contest(KERNELS[name], target, seed, args.settings, args.output, num_cores)
+        kernel = KERNELS[name]
+        try:
+            result = hold_contest(kernel, target, seed, args.settings, args.output, num_cores)
+        except MeasureFailed as error:
+            print(f"{name}, seed {seed}: {error}")
+            failed.append(f"{name} with seed {seed}")
+            continue
         write_json(path, {**result, **origin})
         contest_report.write(args.output)
+    if failed:
+        sys.exit(f"No result of {', '.join(failed)}. The logs are in {args.output / 'records'}.")
 
 
 def main():

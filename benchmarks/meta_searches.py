@@ -243,7 +243,9 @@ class MetaSearches:
     def make_continued(self, log, keep, explored):
         """Evolutionary search, continued from records."""
         strategy = ms.search_strategy.EvolutionarySearch()
-        search = self.search(strategy, self.settings.descend_trials, log, keep)
+        # The strategy counts what it proposes again of those.
+        max_trials = self.settings.descend_trials + len(explored)
+        search = self.search(strategy, max_trials, log, keep)
         search.take_over(explored)
         return search
 

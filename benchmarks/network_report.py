@@ -113,14 +113,16 @@ def latency_rows(results):
 
 
 def search_rows(results):
-    """Tasks, wall-clock times and trials."""
-    rows = [["network", "tasks", *(f"{n} s" for n in NAMES), *(f"{n} trials" for n in NAMES)]]
+    """Tasks, wall-clock times, trials, and how many tasks have a program that ran."""
+    quantities = ("s", "trials", "tuned")
+    rows = [["network", "tasks", *(f"{name} {what}" for what in quantities for name in NAMES)]]
     for result in results:
         searches = [result["searches"][name] for name in NAMES]
         rows.append(
             [result["network"], str(result["num_tasks"])]
             + [f"{min(s['seconds'], s['limit']):.0f}" for s in searches]
             + [str(s["num_records"]) for s in searches]
+            + [str(s["num_tuned"]) for s in searches]
         )
     return rows
 

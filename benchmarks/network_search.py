@@ -20,6 +20,7 @@ The time counts from the first round on, over all sittings: a search that was in
 from its log.
 """
 
+import itertools
 import json
 import random
 import time
@@ -34,10 +35,12 @@ from tvm.auto_scheduler.log_check import mend_log
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 
-# TaskScheduler derives from the number of trials how long its rounds are, and how many trials
-# explore. These are what two cores measure in a second; in any case, the time ends the search.
+# The trials of a task's round. With as many as TaskScheduler takes by itself, a search of this length
+# would be over before each task had its first round, and that before the cost model learns anything.
+ROUND = 16
+# TaskScheduler derives from the number of trials how many of them explore. These are about what two
+# cores measure in a second; in any case, the time ends the search.
 TRIALS_PER_SECOND = {"sketch.xgb": 1, "droplet.xgb": 2}
-MIN_ROUND = 16  # trials of each task, when a search goes on for what is left of its time
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,30 @@ def load_progress(log):
     return Progress(**json.loads(path.read_text())) if path.exists() else Progress()
 
 
+def count_tuned(tasks, log, num_records):
+    """How many tasks a log has a program for that ran.
+
+    Parameters
+    ----------
+    tasks : List[auto_scheduler.SearchTask]
+        The distinct tasks.
+    log : Path
+        The log of their records.
+    num_records : int
+        How many records of the log count.
+
+    Returns
+    -------
+    count : int
+        The number of tasks.
+    """
+    if not num_records:
+        return 0
+    records = itertools.islice(auto_scheduler.load_records(str(log)), num_records)
+    tuned = {inp.task.workload_key for inp, result in records if result.error_no == 0}
+    return sum(task.workload_key in tuned for task in tasks)
+
+
 def search(contender, tasks, weights, log, measure, seed, report):
     """Tune the tasks of a network. Goes on from where an earlier call was interrupted.
 
@@ -227,10 +254,10 @@ def search(contender, tasks, weights, log, measure, seed, report):
             load_log_file=str(log) if stopwatch.num_measured else None,
             callbacks=[Rounds(stopwatch, report)],
         )
-        rate = TRIALS_PER_SECOND[contender.search_policy]
-        num_trials = int((contender.seconds - progress.seconds) * rate)
+        num_trials = int(contender.seconds * TRIALS_PER_SECOND[contender.search_policy])
         options = auto_scheduler.TuningOptions(
-            num_measure_trials=max(num_trials, MIN_ROUND * len(tasks)),
+            num_measure_trials=max(num_trials, ROUND * len(tasks)),
+            num_measures_per_round=ROUND,
             measure_callbacks=[auto_scheduler.RecordToFile(str(log)), stopwatch],
             verbose=0,
             **measure,

@@ -35,10 +35,10 @@ from machine import detect_target, measure_options, use_all_cores
 from models import MODELS
 from network import NetworkError, load_model, load_onnx
 from network_latency import UNTUNED, measure_network
-from network_search import Contender, load_progress, search
+from network_search import Contender, count_tuned, load_progress, search
 from options import at_least, make_folder
 from result_files import describe_origin, write_json
-from winners import compare
+from winners import MeasureFailed, compare
 from workers import keep_workers
 
 import numpy as np
@@ -188,7 +188,11 @@ def tune(network, target, measure, names, args):
 
         log = log_of(network.name, contender, args)
         progress = search(contender, tasks, weights, log, measure, args.seed, report)
-        searches[contender.name] = {"limit": contender.seconds, **asdict(progress)}
+        searches[contender.name] = {
+            "limit": contender.seconds,
+            "num_tuned": count_tuned(tasks, log, progress.num_records),
+            **asdict(progress),
+        }
     return {"num_tasks": len(tasks), "searches": searches}
 
 
@@ -266,6 +270,7 @@ def hold(loaders, args):
     (args.output / "records").mkdir(exist_ok=True)
     keep_workers()
     signal.signal(signal.SIGINT, leave)
+    failed = []
     for name, load in loaders.items():
         if result_of(name, args).exists():
             print(f"{name}: finished already, see {result_of(name, args)}")
@@ -273,12 +278,19 @@ def hold(loaders, args):
         origin = describe_origin(target, num_cores)
         network = load()
         searches = tune(network, target, measure_options(num_cores), list(loaders), args)
-        latencies = measure_again(network, target, args)
+        try:
+            latencies = measure_again(network, target, args)
+        except MeasureFailed as error:
+            print(f"{name}: {error}")
+            failed.append(name)
+            continue
         write_json(
             result_of(name, args),
             {"network": name, "settings": settings, **searches, **latencies, **origin},
         )
         network_report.write(args.output)
+    if failed:
+        sys.exit(f"No result of {', '.join(failed)}. The same command measures again.")
 
 
 def main():

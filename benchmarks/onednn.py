@@ -17,11 +17,13 @@
 """Compare the winners of contests with oneDNN, on the same kernels, machine and threads.
 
 oneDNN runs through PyTorch, which is no requirement of anything else here: install its CPU build
-into the environment first. Results and a table go to the folder of the contests.
+into the environment first. PyTorch takes it for convolutions, and where its builds say so for other
+kernels, too: `ONEDNN_VERBOSE=1` shows which. Results and a table go to the folder of the contests.
 """
 
 import argparse
 import json
+import sys
 from collections import defaultdict
 from pathlib import Path
 
@@ -48,6 +50,36 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, usage=argparse.SUPPRESS)
     parser.add_argument("folder", type=Path, help="the output of kernels.py")
     return parser.parse_args()
+
+
+def contests_to_compare(folder, here):
+    """The contests of kernels that PyTorch has. Exits if they were not held on this machine.
+
+    Parameters
+    ----------
+    folder : Path
+        Their folder.
+    here : Dict[str, object]
+        The description of this machine.
+
+    Returns
+    -------
+    contests : List[Dict[str, object]]
+        Their results.
+    """
+    contests = contest_report.read_all(folder)
+    for contest in contests:
+        if contest["machine"] != here:
+            sys.exit(
+                f"The contest of {contest['kernel']} was held on another machine, or for another "
+                f"target: {contest['machine']}, but this is {here}."
+            )
+    return [
+        contest
+        for contest in contests
+        if contest["kernel"] in onednn_latency.FUNCTIONS
+        and all(contest["winners"][name] for name in names_of(contest))
+    ]
 
 
 def names_of(contest):
@@ -106,25 +138,38 @@ def table(results):
     return "\n".join(contest_report.markdown(rows))
 
 
+def write(results, origin, folder):
+    """Write the results and their table.
+
+    Parameters
+    ----------
+    results : List[Dict[str, object]]
+        Those of each contest.
+    origin : Dict[str, object]
+        Where, when and with what they were made.
+    folder : Path
+        The folder.
+    """
+    write_json(folder / "onednn.json", {"results": results, **origin})
+    (folder / "onednn.md").write_text(table(results) + "\n")
+
+
 def main():
     """Compare all contests of a folder."""
     args = parse_args()
     num_cores = machine.use_all_cores()
     target = machine.detect_target()
+    origin = describe_origin(target, num_cores)
+    origin["versions"]["torch"] = torch.__version__
     results = []
-    for contest in contest_report.read_all(args.folder):
-        if contest["kernel"] not in onednn_latency.FUNCTIONS:
-            continue
+    for contest in contests_to_compare(args.folder, origin["machine"]):
         print(f"{contest['kernel']}, seed {contest['seed']} ...", flush=True)
         latencies = compare(contest, target)
         kept = {name: contest[name] for name in ("kernel", "seed")}
         results.append({**kept, "latencies": dict(latencies)})
-    origin = describe_origin(target, num_cores)
-    origin["versions"]["torch"] = torch.__version__
-    write_json(args.folder / "onednn.json", {"results": results, **origin})
-    text = table(results)
-    (args.folder / "onednn.md").write_text(text + "\n")
-    print(text)
+        write(results, origin, args.folder)
+    if results:
+        print(table(results))
 
 
 if __name__ == "__main__":

@@ -39,6 +39,10 @@ NUM_ROUNDS = 11
 MAX_ERROR = 1e-4
 
 
+class MeasureFailed(Exception):
+    """Winners could not be measured again."""
+
+
 def measure_again(kernel, target, seed, scheduler, records):
     """Measure winners in several fresh processes.
 
@@ -72,7 +76,7 @@ def measure_again(kernel, target, seed, scheduler, records):
 
 
 def run_in_process(script, job):
-    """Run a script that measures in a fresh process. Exits if it fails.
+    """Run a script that measures in a fresh process.
 
     Parameters
     ----------
@@ -85,6 +89,11 @@ def run_in_process(script, job):
     -------
     samples : object
         What the script measured.
+
+    Raises
+    ------
+    error : MeasureFailed
+        If the script fails, which has said why.
     """
     with tempfile.TemporaryDirectory() as folder:
         samples = Path(folder, "samples.json")
@@ -92,7 +101,7 @@ def run_in_process(script, job):
             [sys.executable, script, samples], input=json.dumps(job), text=True, check=False
         )
         if done.returncode:
-            sys.exit("The winners could not be measured again, see above.")
+            raise MeasureFailed("the winners could not be measured again, see above")
         return json.loads(samples.read_text())
 
 
