@@ -35,8 +35,8 @@ from tvm.auto_scheduler.log_check import mend_log
 from tvm.auto_scheduler.measure import PythonBasedMeasureCallback
 from tvm.auto_scheduler.task_scheduler import TaskSchedulerCallback
 
-# The trials of a task's round. With as many as TaskScheduler takes by itself, a search of this length
-# would be over before each task had its first round, and that before the cost model learns anything.
+# The trials of a task's round. With as many as TaskScheduler takes by itself, a search of some
+# minutes would be over before each task had its first one, and the cost model learns only then.
 ROUND = 16
 # TaskScheduler derives from the number of trials how many of them explore. These are about what two
 # cores measure in a second; in any case, the time ends the search.
