@@ -42,7 +42,8 @@ NOTES = """\
   droplet over that of the other: the median over the rounds in which both were measured, in
   brackets the 10th and 90th percentile. Below 1, droplet's kernel is the faster one. Means are over
   kernels, and for each of them over its seeds.
-- Trials of droplet, and those that failed: explored + descended.
+- Trials of droplet, and those that failed: explored + descended. {rival}@droplet trials: those of
+  {rival} by the time at which droplet ended.
 - own code: the search itself in the descent, without what has a column of its own; ms a trial: the
   same for each trial of the descent. evolution: the same while exploring, thus evolutionary search
   and, where that has no column, training of the cost model."""
@@ -313,6 +314,7 @@ def search_rows(results):
     rows = [
         ["kernel", "seed", *(f"{name} s" for name in names), f"droplet/{rival}"]
         + [f"{name} {what}" for what in ("trials", "failed") for name in names]
+        + [f"{rival}@droplet trials"]
     ]
     ratios = defaultdict(list)
     for result in results:
@@ -328,8 +330,9 @@ def search_rows(results):
             + [str(len(contender["trials"])) for contender in (rival, continued)]
             + [f"{num_failed(explore)} + {num_failed(descend)}"]
             + [str(num_failed(contender["trials"])) for contender in (rival, continued)]
+            + [str(sum(trial["seconds"] <= droplet["seconds"] for trial in rival["trials"]))]
         )
-    rows.append(["geometric mean", "", "", "", "", mean_over_kernels(ratios), *[""] * 6])
+    rows.append(["geometric mean", "", "", "", "", mean_over_kernels(ratios), *[""] * 7])
     return rows
 
 
