@@ -16,11 +16,13 @@
 # under the License.
 """Test the kernels of the benchmarks, and their contests without building or running candidates."""
 
+import importlib
 import itertools
 import json
 import sys
 from dataclasses import asdict
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -229,6 +231,47 @@ def test_folder_of_another_scheduler_is_refused(tmp_path):
     args = parse(tmp_path, "--kernels", "matmul", settings=META_SETTINGS)
     with pytest.raises(SystemExit, match="has contests of --scheduler auto: name another"):
         kernels.contests_to_hold(args)
+
+
+def test_a_failure_ends_one_contest_only(tmp_path, monkeypatch, capsys):
+    def hold_contest(kernel, *_):
+        if kernel.name == "matmul":
+            raise winners.MeasureFailed("they crash")
+        return make_result(kernel.name)
+
+    monkeypatch.setattr(kernels, "hold_contest", hold_contest)
+    for name in ("keep_workers", "use_all_cores"):  # they outlast this test
+        monkeypatch.setattr(kernels, name, lambda: 2)
+    monkeypatch.setattr(kernels.signal, "signal", lambda *_: None)
+    args = parse(tmp_path, "--kernels", "matmul", "relu")
+    with pytest.raises(SystemExit, match="No result of matmul with seed 0"):
+        kernels.hold(kernels.contests_to_hold(args), args)
+    assert "matmul, seed 0: they crash" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.glob("*.json")] == ["relu-seed0.json"]
+
+
+def test_a_script_that_fails(tmp_path):
+    script = tmp_path / "fails.py"
+    script.write_text("raise SystemExit(3)")
+    with pytest.raises(winners.MeasureFailed, match="could not be measured again"):
+        winners.run_in_process(str(script), {})
+
+
+def test_onednn_is_compared_on_the_same_machine(tmp_path, monkeypatch):
+    for name in ("torch", "torch.nn"):  # which need not be there
+        monkeypatch.setitem(sys.modules, name, MagicMock())
+    for name in ("onednn", "onednn_latency"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    onednn = importlib.import_module("onednn")
+    without_rival = make_result("softmax")
+    without_rival["winners"]["sketch"] = None
+    for result in (make_result(), make_result("relu"), without_rival):
+        (tmp_path / f"{result['kernel']}-seed0.json").write_text(json.dumps(result))
+    here = without_rival["machine"]
+    compared = onednn.contests_to_compare(tmp_path, here)
+    assert [result["kernel"] for result in compared] == ["matmul"]
+    with pytest.raises(SystemExit, match="matmul was held on another machine, or .*another CPU"):
+        onednn.contests_to_compare(tmp_path, {**here, "cpu": "another CPU"})
 
 
 def test_gpu_without_a_runtime(monkeypatch):

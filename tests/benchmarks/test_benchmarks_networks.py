@@ -16,6 +16,7 @@
 # under the License.
 """Test benchmarks/networks.py."""
 
+import itertools
 import json
 import os
 import signal
@@ -178,6 +179,23 @@ def test_search_ends_with_its_time(measurer, tasks, tmp_path, name):
     latencies = [latency for _, _, latency in progress.curve]
     assert latencies == sorted(latencies, reverse=True)
     assert load_progress(log).num_records == progress.num_records
+
+
+@pytest.mark.parametrize("name", ["droplet.xgb", "sketch.xgb"])
+def test_rounds_are_short(measurer, tasks, tmp_path, name):
+    """However many trials the time is for."""
+    progress = run_search(tasks, tmp_path / "log.json", Contender("any", name, 200))
+    counts = [0, *(num_records for _, num_records, _ in progress.curve)]
+    assert np.max(np.diff(counts)) == network_search.ROUND < 64
+
+
+def test_tuned_tasks_are_counted(measurer, tasks, tmp_path):
+    log = tmp_path / "log.json"
+    fails = itertools.chain([True, True], itertools.repeat(False))
+    measurer.fails = lambda measure_input: next(fails)
+    num_records = run_search(tasks, log).num_records
+    counts = [network_search.count_tuned(tasks[0], log, n) for n in (0, 2, num_records)]
+    assert counts == [0, 0, 1]
 
 
 def test_late_records_do_not_count(measurer, tasks, tmp_path):
