@@ -315,7 +315,8 @@ void DropletSearchPolicyNode::WarnIfNoneRuns(const ProgramMeasurer& measurer) co
   // Too many errors have had their warning.
   if (!best_state_.defined() && num_errors_in_a_row_ > 0 && !HasTooManyErrors(measurer)) {
     LOG(WARNING) << "None of the " << num_errors_in_a_row_
-                 << " programs measured so far has run. The last error is: " << last_error_;
+                 << " programs measured so far has run, with the target "
+                 << search_task->target->str() << ". The last error is: " << last_error_;
   }
 }
 

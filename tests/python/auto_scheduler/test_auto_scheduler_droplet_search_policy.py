@@ -190,7 +190,10 @@ def test_warns_when_no_program_runs(measurer, capfd):
     measurer.fails = lambda measure_input: True
     task = make_task()
     tune(task, make_policy(task), 6)
-    warning = "None of the {} programs measured so far has run. The last error is: no"
+    warning = (
+        "None of the {} programs measured so far has run, with the target "
+        f"{task.target}. The last error is: no"
+    )
     assert warning.format(6) in capfd.readouterr().err
     make_policy(task).continue_search_one_round(4, program_measurer())
     assert warning.format(4) in capfd.readouterr().err
