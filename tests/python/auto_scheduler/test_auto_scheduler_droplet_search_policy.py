@@ -495,6 +495,15 @@ def test_carries_parameters_over_to_other_structures(measurer):
     assert caches(best) and lowest == pytest.approx(0.5e-3)
 
 
+def neighbors(coordinates, base):
+    for direction in coordinates.directions:
+        point = list(base)
+        for coordinate, delta in direction:
+            point[coordinate] += delta
+        if all(0 <= value <= upper for value, upper in zip(point, coordinates.upper)):
+            yield point
+
+
 def all_states(task, start):
     """All that steps lead to."""
     coordinates = ScheduleCoordinates(task, start)
@@ -505,12 +514,8 @@ def all_states(task, start):
         state = coordinates.state_at(base)
         if state is not None:
             states[str(state)] = state
-        for direction in coordinates.directions:
-            point = list(base)
-            for coordinate, delta in direction:
-                point[coordinate] += delta
-            is_inside = all(0 <= value <= upper for value, upper in zip(point, coordinates.upper))
-            if is_inside and tuple(point) not in seen:
+        for point in neighbors(coordinates, base):
+            if tuple(point) not in seen:
                 seen.add(tuple(point))
                 points.append(point)
     return list(states.values())
@@ -775,13 +780,9 @@ def test_measures_all_neighbors_of_its_last_program(measurer, seed):
     best = states[np.argmin([distinct_cost(i) for i in measurer.inputs])]
     coordinates = ScheduleCoordinates(task, best)
     measured = {str(state) for state in states}
-    for direction in coordinates.directions:
-        point = coordinates.origin
-        for coordinate, delta in direction:
-            point[coordinate] += delta
-        if all(0 <= value <= upper for value, upper in zip(point, coordinates.upper)):
-            neighbor = coordinates.state_at(point)
-            assert neighbor is None or str(neighbor) in measured
+    for point in neighbors(coordinates, coordinates.origin):
+        neighbor = coordinates.state_at(point)
+        assert neighbor is None or str(neighbor) in measured
 
 
 def test_a_cost_model_that_guesses_is_not_asked(measurer):
