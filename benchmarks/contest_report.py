@@ -16,6 +16,7 @@
 # under the License.
 """Report contests: a table and two plots."""
 
+import json
 import sys
 from collections import defaultdict
 
@@ -26,8 +27,10 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
+# Of the files in a folder.
+PATTERN = "*-seed*.json"
 # Some that every contest has.
-FIELDS = {"settings", "contenders", "winners"}
+FIELDS = {"kernel", "seed", "settings", "contenders", "winners", "machine", "versions"}
 # Of Okabe and Ito's palette, which the color-blind can tell apart.
 DROPLET_COLOR = "#0072B2"
 RIVAL_COLORS = ("#E69F00", "#CC79A7", "#009E73")  # in the order of `rivals_of`
@@ -49,8 +52,14 @@ NOTES = """\
   and, where that has no column, training of the cost model."""
 
 
+def file_name(kernel, seed):
+    """The file of a contest's results."""
+    return f"{kernel}-seed{seed}.json"
+
+
 def read(path):
-    """Read the results of a contest. Exits if the file does not hold any.
+    """Read the results of a contest. Exits if the file does not hold any, or not those of the
+    contest that it is named after.
 
     Parameters
     ----------
@@ -62,12 +71,16 @@ def read(path):
     result : Dict[str, object]
         The results.
     """
-    return read_result(path, "contest", FIELDS)
+    result = read_result(path, "contest", FIELDS)
+    name = file_name(result["kernel"], result["seed"])
+    if path.name != name:
+        sys.exit(f"{path} holds another contest: rename it to {name}, or move it away.")
+    return result
 
 
 def read_all(folder):
-    """Read the results of all contests of a folder. Exits if there is none, or if they are of more
-    than one scheduler.
+    """Read the results of all contests of a folder. Exits if there is none, or if they do not
+    compare: those of different settings or machines.
 
     Parameters
     ----------
@@ -79,10 +92,11 @@ def read_all(folder):
     results : List[Dict[str, object]]
         The results.
     """
-    results = read_results(folder, "*-seed*.json", "contest", FIELDS)
-    schedulers = sorted({result["settings"]["scheduler"] for result in results})
-    if len(schedulers) > 1:
-        sys.exit(f"{folder} has contests of several schedulers: {', '.join(schedulers)}.")
+    results = read_results(folder, PATTERN, "contest", read)
+    for name in ("settings", "machine"):
+        found = sorted({json.dumps(result[name], sort_keys=True) for result in results})
+        if len(found) > 1:
+            sys.exit(f"{folder} has contests whose {name} differ: {' and '.join(found)}.")
     return results
 
 

@@ -32,8 +32,8 @@ from dataclasses import asdict
 import contest_report
 from contest import Settings, hold_contest
 from machine import GPU_TARGETS, detect_gpu, detect_target, use_all_cores
-from options import at_least, make_folder
-from result_files import describe_origin, write_json
+from options import at_least, make_folder, parse_seed
+from result_files import describe_machine, describe_origin, write_json
 from schedulers import SCHEDULERS
 from winners import MeasureFailed
 from workers import keep_workers
@@ -72,12 +72,12 @@ def parse_args(arguments=None):
     parser.add_argument(
         "--output",
         type=make_folder,
-        default="build/kernels",
-        help="a folder, of one scheduler's contests",
+        help="a folder, of contests with the same settings (default: build/kernels, or "
+        "build/kernels-quick with --quick)",
     )
     parser.add_argument("--kernels", nargs="+", choices=KERNELS)
     parser.add_argument("--target", choices=("llvm", *GPU_TARGETS), default="llvm")
-    parser.add_argument("--seeds", nargs="+", type=at_least(0), default=[0])
+    parser.add_argument("--seeds", nargs="+", type=parse_seed, default=[0])
     parser.add_argument("--scheduler", choices=SCHEDULERS, default="auto")
     parser.add_argument("--explore-trials", type=at_least(1), help="of droplet search")
     parser.add_argument("--descend-trials", type=at_least(1), help="of droplet search")
@@ -89,6 +89,7 @@ def parse_args(arguments=None):
         "--report", action="store_true", help="only report what is in the output folder"
     )
     args = parser.parse_args(arguments)
+    args.output = args.output or make_folder(f"build/kernels{'-quick' if args.quick else ''}")
     defaults = QUICK_TRIALS if args.quick else DEFAULT_TRIALS[args.scheduler]
     given = (args.explore_trials, args.descend_trials, args.rival_trials)
     args.settings = Settings(args.scheduler, *(g or d for g, d in zip(given, defaults)))
@@ -110,8 +111,8 @@ def check_share(parser, settings):
 
 
 def contests_to_hold(args):
-    """The contests that are not finished yet. Exits if one was held with other settings or for a
-    target of another kind, and if the folder is that of another scheduler.
+    """The contests that are not finished yet. Exits if those of the folder were held with other
+    settings or for a target of another kind.
 
     Parameters
     ----------
@@ -123,25 +124,49 @@ def contests_to_hold(args):
     contests : List[Tuple[str, int, Path]]
         Kernel, seed and the file of the results.
     """
-    if any(args.output.glob("*-seed*.json")):
-        held = contest_report.read_all(args.output)[0]["settings"]["scheduler"]
-        if held != args.scheduler:
-            sys.exit(f"{args.output} has contests of --scheduler {held}: name another --output.")
+    held = held_before(args.output)
+    if held:
+        kind = held["machine"]["target"].partition(" ")[0]
+        found = {**held["settings"], "target": kind}
+        wanted = {**asdict(args.settings), "target": args.target}
+        if found != wanted:
+            sys.exit(
+                f"{args.output} has contests with {found}, not with {wanted}: "
+                "name another --output."
+            )
     contests = []
     for seed in args.seeds:
         for name in args.kernels:
-            path = args.output / f"{name}-seed{seed}.json"
-            if not path.exists():
+            path = args.output / contest_report.file_name(name, seed)
+            if path.exists():
+                print(f"{name}, seed {seed}: finished already, see {path}")
+            else:
                 contests.append((name, seed, path))
-                continue
-            result = contest_report.read(path)
-            kind = result["machine"]["target"].partition(" ")[0]
-            found = {**result["settings"], "target": kind}
-            wanted = {**asdict(args.settings), "target": args.target}
-            if found != wanted:
-                sys.exit(f"{path} was made with {found}, not with {wanted}: name another --output.")
-            print(f"{name}, seed {seed}: finished already, see {path}")
     return contests
+
+
+def held_before(folder):
+    """The results of a contest in the folder, None if there is none."""
+    held = any(folder.glob(contest_report.PATTERN))
+    return contest_report.read_all(folder)[0] if held else None
+
+
+def check_machine(folder, here):
+    """Exit if the contests of a folder were held on another machine.
+
+    Parameters
+    ----------
+    folder : Path
+        The folder.
+    here : Dict[str, object]
+        The description of this machine.
+    """
+    held = held_before(folder)
+    if held and held["machine"] != here:
+        sys.exit(
+            f"{folder} has contests of another machine, {held['machine']}, but this is {here}: "
+            "name another --output."
+        )
 
 
 def leave(*_):
@@ -163,6 +188,7 @@ def hold(contests, args):
     """
     num_cores = use_all_cores()
     target = detect_target() if args.target == "llvm" else detect_gpu(args.target)
+    check_machine(args.output, describe_machine(target, num_cores))
     keep_workers()
     signal.signal(signal.SIGINT, leave)
     failed = []

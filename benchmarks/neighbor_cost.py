@@ -27,6 +27,8 @@ import time
 
 os.environ.setdefault("TOPHUB_LOCATION", "NONE")  # nothing here needs schedules from the network
 
+from options import at_least
+
 from tvm import auto_scheduler, te, topi
 from tvm.auto_scheduler.schedule_coordinates import ScheduleCoordinates
 
@@ -53,8 +55,10 @@ def main():
     """Print the cost of a neighbor."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--target", default="llvm", help="target to sample for (default: llvm)")
-    parser.add_argument("--states", type=int, default=20, help="states to sample (default: 20)")
-    parser.add_argument("--repeat", type=int, default=5, help="times to rebuild each neighbor")
+    parser.add_argument("--states", type=at_least(1), default=20, help="to sample (default: 20)")
+    parser.add_argument(
+        "--repeat", type=at_least(1), default=5, help="of each neighbor (default: 5)"
+    )
     args = parser.parse_args()
 
     task = auto_scheduler.SearchTask(func=conv2d, args=(56, 64, 64), target=args.target)

@@ -18,7 +18,7 @@
 
 from contest_report import DROPLET_COLOR, RIVAL_COLORS, geometric_mean, markdown
 from network_latency import UNTUNED
-from result_files import origins_of, read_results
+from result_files import origins_of, read_result, read_results
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -54,7 +54,9 @@ def write(folder):
     folder : Path
         The folder.
     """
-    results = read_results(folder, "*-network.json", "network", FIELDS)
+    results = read_results(
+        folder, "*-network.json", "network", lambda path: read_result(path, "network", FIELDS)
+    )
     text = table(results)
     (folder / "table.md").write_text(text + "\n")
     print(f"\n{text}\n")

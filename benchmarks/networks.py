@@ -36,7 +36,7 @@ from models import MODELS
 from network import NetworkError, load_model, load_onnx
 from network_latency import UNTUNED, measure_network
 from network_search import Contender, count_tuned, load_progress, search
-from options import at_least, make_folder
+from options import at_least, make_folder, parse_seed
 from result_files import describe_origin, write_json
 from winners import MeasureFailed, compare
 from workers import keep_workers
@@ -70,7 +70,7 @@ def parse_args(arguments=None):
         default=1200,
         help="of wall-clock time for a search",
     )
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the searches")
+    parser.add_argument("--seed", type=parse_seed, default=0, help="of the searches")
     parser.add_argument(
         "--report", action="store_true", help="only report what is in the output folder"
     )

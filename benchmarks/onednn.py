@@ -100,7 +100,7 @@ def compare(contest, target):
     Returns
     -------
     latencies : Dict[str, List[float]]
-        The latencies in seconds of `droplet`, its rival and `onednn`, a median for each process.
+        The latencies in seconds of `droplet`, its rival and `pytorch`, a median for each process.
     """
     job = {"kernel": contest["kernel"], "target": str(target), "seed": contest["seed"]}
     job["scheduler"] = contest["settings"]["scheduler"]
@@ -129,7 +129,7 @@ def table(results):
         The table.
     """
     names = tuple(results[0]["latencies"])
-    rows = [["kernel", "seed", *(f"{name} ms" for name in names), "droplet/onednn"]]
+    rows = [["kernel", "seed", *(f"{name} ms" for name in names), "droplet/pytorch"]]
     for result in results:
         medians = [np.median(result["latencies"][name]) for name in names]
         row = [result["kernel"], str(result["seed"])]
@@ -161,15 +161,23 @@ def main():
     target = machine.detect_target()
     origin = describe_origin(target, num_cores)
     origin["versions"]["torch"] = torch.__version__
-    results = []
+    results, failed = [], []
     for contest in contests_to_compare(args.folder, origin["machine"]):
-        print(f"{contest['kernel']}, seed {contest['seed']} ...", flush=True)
-        latencies = compare(contest, target)
+        label = f"{contest['kernel']}, seed {contest['seed']}"
+        print(f"{label} ...", flush=True)
+        try:
+            latencies = compare(contest, target)
+        except winners.MeasureFailed as error:
+            print(f"{label}: {error}")
+            failed.append(label)
+            continue
         kept = {name: contest[name] for name in ("kernel", "seed")}
         results.append({**kept, "latencies": dict(latencies)})
         write(results, origin, args.folder)
     if results:
         print(table(results))
+    if failed:
+        sys.exit(f"Not compared: {'; '.join(failed)}.")
 
 
 if __name__ == "__main__":

@@ -59,12 +59,12 @@ def _measure(job):
     with torch.inference_mode():
         error = relative_error(function(*tensors).numpy(), kernel.reference(*arrays))
         if not error <= winners.MAX_ERROR:
-            sys.exit(f"{kernel.name}: oneDNN computes something else, the error is {error:.1e}.")
+            sys.exit(f"{kernel.name}: PyTorch computes something else, the error is {error:.1e}.")
         number = 1
         while _seconds(function, tensors, number) < MIN_ROUND_SECONDS:
             number *= 2
         rounds = [_seconds(function, tensors, number) / number for _ in range(NUM_ROUNDS)]
-    return {"onednn": rounds}
+    return {"pytorch": rounds}
 
 
 def _seconds(function, tensors, number):

@@ -25,13 +25,15 @@ _MAX_INT32 = (1 << 31) - 1
 DEMO_KERNELS = ("matmul", "conv2d")
 
 
-def at_least(minimum):
+def at_least(minimum, maximum=_MAX_INT32):
     """The type of an option that is a 32 bit integer.
 
     Parameters
     ----------
     minimum : int
         Its lowest value.
+    maximum : int
+        Its highest value.
 
     Returns
     -------
@@ -40,13 +42,17 @@ def at_least(minimum):
     """
 
     def parse(text):
-        if not text.isdecimal() or not minimum <= int(text) <= _MAX_INT32:
+        if not text.isdecimal() or not minimum <= int(text) <= maximum:
             raise argparse.ArgumentTypeError(
-                f"must be an integer from {minimum} to {_MAX_INT32}, but it is {text}"
+                f"must be an integer from {minimum} to {maximum}, but it is {text}"
             )
         return int(text)
 
     return parse
+
+
+# Policies take the seed 0 for none, so they are given one more.
+parse_seed = at_least(0, _MAX_INT32 - 1)
 
 
 def make_folder(text):
@@ -98,7 +104,7 @@ def parse_search_args(description, output, trials, explore_trials):
         "--explore-trials", type=at_least(1), default=explore_trials, help="of these trials"
     )
     parser.add_argument("--kernels", nargs="+", choices=DEMO_KERNELS, default=DEMO_KERNELS)
-    parser.add_argument("--seed", type=at_least(0), default=0, help="of the search and the inputs")
+    parser.add_argument("--seed", type=parse_seed, default=0, help="of the search and the inputs")
     args = parser.parse_args()
     args.kernels = list(dict.fromkeys(args.kernels))
     return args

@@ -52,7 +52,7 @@ from typing import Dict, List, Tuple
 from contest_report import geometric_mean, markdown
 from machine import detect_target, measure_options, use_all_cores
 from measured_space import MeasuredSpace
-from options import at_least, make_folder
+from options import at_least, make_folder, parse_seed
 from result_files import describe_machine
 from workers import keep_workers
 from workloads import KERNELS
@@ -348,10 +348,10 @@ def parse_args(arguments=None):
     parser.add_argument(
         "--explore", type=at_least(1), metavar="N", help="begin a space of N explored programs"
     )
-    parser.add_argument("--explore-seed", type=at_least(0), default=0, help="of that")
+    parser.add_argument("--explore-seed", type=parse_seed, default=0, help="of that")
     parser.add_argument("--trials", type=at_least(1), default=64, help="at most, each descent")
     parser.add_argument(
-        "--seeds", nargs="+", type=at_least(0), default=[0, 1, 2], help="of the descents"
+        "--seeds", nargs="+", type=parse_seed, default=[0, 1, 2], help="of the descents"
     )
     parser.add_argument(
         "--variants", nargs="+", choices=VARIANTS, default=list(VARIANTS), help="by default all"

@@ -121,7 +121,7 @@ def write_json(path, content):
 
 
 def read_result(path, kind, fields):
-    """Read a file of results. Exits if it does not hold any.
+    """Read a file of results. Exits if it cannot be read or does not hold any.
 
     Parameters
     ----------
@@ -139,6 +139,8 @@ def read_result(path, kind, fields):
     """
     try:
         result = json.loads(path.read_text())
+    except OSError as error:
+        sys.exit(f"{path} cannot be read: {error.strerror}.")
     except ValueError:
         result = None
     if not isinstance(result, dict) or not fields <= set(result):
@@ -146,7 +148,7 @@ def read_result(path, kind, fields):
     return result
 
 
-def read_results(folder, pattern, kind, fields):
+def read_results(folder, pattern, kind, read):
     """Read all files of results in a folder. Exits if there is none.
 
     Parameters
@@ -157,15 +159,15 @@ def read_results(folder, pattern, kind, fields):
         That of the files' names.
     kind : str
         What the results are of.
-    fields : Set[str]
-        Some that they have.
+    read : Callable
+        From a file to its results.
 
     Returns
     -------
     results : List[Dict[str, object]]
         The results, sorted by the files' names.
     """
-    results = [read_result(path, kind, fields) for path in sorted(folder.glob(pattern))]
+    results = [read(path) for path in sorted(folder.glob(pattern))]
     if not results:
         sys.exit(f"{folder} does not hold the results of any {kind}.")
     return results

@@ -83,6 +83,11 @@ def make_result(kernel="matmul", seed=0, value=0.5, settings=SETTINGS, rival="sk
     }
 
 
+def keep(folder, result):
+    path = folder / contest_report.file_name(result["kernel"], result["seed"])
+    path.write_text(json.dumps(result))
+
+
 @pytest.mark.parametrize("name", KERNELS)
 def test_reference(name):
     kernel = KERNELS[name]
@@ -179,11 +184,13 @@ def test_report_of_meta_schedule(tmp_path):
     assert "sketch" not in text
 
 
-def test_report_of_several_schedulers(tmp_path):
-    (tmp_path / "matmul-seed0.json").write_text(json.dumps(make_result()))
-    result = make_result(settings=META_SETTINGS, rival="evolution")
-    (tmp_path / "matmul-seed1.json").write_text(json.dumps(result))
-    with pytest.raises(SystemExit, match="several schedulers: auto, meta"):
+@pytest.mark.parametrize("name", ["settings", "machine"])
+def test_contests_that_do_not_compare_are_not_reported(tmp_path, name):
+    keep(tmp_path, make_result())
+    other = make_result(seed=1)
+    other[name] = {**other[name], next(iter(other[name])): "another"}
+    keep(tmp_path, other)
+    with pytest.raises(SystemExit, match=f"has contests whose {name} differ: .*another"):
         contest_report.write(tmp_path)
 
 
@@ -192,6 +199,27 @@ def test_report_needs_results(tmp_path):
         contest_report.write(tmp_path)
     (tmp_path / "matmul-seed0.json").write_text("{")
     with pytest.raises(SystemExit, match=r"matmul-seed0\.json does not hold"):
+        contest_report.write(tmp_path)
+
+
+@pytest.mark.parametrize("field", sorted(contest_report.FIELDS))
+def test_report_needs_whole_results(tmp_path, field):
+    result = make_result()
+    del result[field]
+    (tmp_path / "matmul-seed0.json").write_text(json.dumps(result))
+    with pytest.raises(SystemExit, match=r"matmul-seed0\.json does not hold"):
+        contest_report.write(tmp_path)
+
+
+def test_copied_contest_does_not_count(tmp_path):
+    (tmp_path / "matmul-seed1.json").write_text(json.dumps(make_result()))
+    with pytest.raises(SystemExit, match=r"matmul-seed1\.json holds .* to matmul-seed0\.json"):
+        contest_report.write(tmp_path)
+
+
+def test_results_that_cannot_be_read(tmp_path):
+    (tmp_path / "matmul-seed0.json").mkdir()
+    with pytest.raises(SystemExit, match=r"matmul-seed0\.json cannot be read: Is a directory"):
         contest_report.write(tmp_path)
 
 
@@ -215,18 +243,23 @@ def test_finished_contests_are_skipped(tmp_path, capsys):
 
 @pytest.mark.parametrize("option, value", [("--rival-trials", "71"), ("--target", "opencl")])
 def test_contests_with_other_settings_are_refused(tmp_path, option, value):
-    (tmp_path / "matmul-seed0.json").write_text(json.dumps(make_result()))
+    keep(tmp_path, make_result("relu"))  # of whatever kernel
     args = parse(tmp_path, option, value, "--kernels", "matmul")
-    message = rf"matmul-seed0\.json was made with .* not with .*{value}"
+    message = rf"has contests with .* not with .*{value}.*: name another --output"
     with pytest.raises(SystemExit, match=message):
         kernels.contests_to_hold(args)
 
 
-def test_folder_of_another_scheduler_is_refused(tmp_path):
-    (tmp_path / "relu-seed0.json").write_text(json.dumps(make_result("relu")))
-    args = parse(tmp_path, "--kernels", "matmul", settings=META_SETTINGS)
-    with pytest.raises(SystemExit, match="has contests of --scheduler auto: name another"):
-        kernels.contests_to_hold(args)
+def test_folder_of_another_machine_is_refused(tmp_path, monkeypatch):
+    here = make_result()["machine"]
+    kernels.check_machine(tmp_path, here)
+    keep(tmp_path, make_result())
+    kernels.check_machine(tmp_path, here)
+    monkeypatch.setattr(kernels, "hold_contest", lambda *_: pytest.fail("It is held."))
+    monkeypatch.setattr(kernels, "use_all_cores", lambda: 2)  # it outlasts this test
+    args = parse(tmp_path, "--kernels", "relu")
+    with pytest.raises(SystemExit, match="has contests of another machine, .*: name another"):
+        kernels.hold(kernels.contests_to_hold(args), args)
 
 
 def test_a_failure_ends_one_contest_only(tmp_path, monkeypatch, capsys):
@@ -253,21 +286,45 @@ def test_a_script_that_fails(tmp_path):
         winners.run_in_process(str(script), {})
 
 
-def test_onednn_is_compared_on_the_same_machine(tmp_path, monkeypatch):
+@pytest.fixture
+def onednn(monkeypatch):
     for name in ("torch", "torch.nn"):  # which need not be there
-        monkeypatch.setitem(sys.modules, name, MagicMock())
+        monkeypatch.setitem(sys.modules, name, MagicMock(__version__="2"))
     for name in ("onednn", "onednn_latency"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    onednn = importlib.import_module("onednn")
+    return importlib.import_module("onednn")
+
+
+def test_onednn_is_compared_on_the_same_machine(tmp_path, onednn):
     without_rival = make_result("softmax")
     without_rival["winners"]["sketch"] = None
     for result in (make_result(), make_result("relu"), without_rival):
-        (tmp_path / f"{result['kernel']}-seed0.json").write_text(json.dumps(result))
+        keep(tmp_path, result)
     here = without_rival["machine"]
     compared = onednn.contests_to_compare(tmp_path, here)
     assert [result["kernel"] for result in compared] == ["matmul"]
     with pytest.raises(SystemExit, match="matmul was held on another machine, or .*another CPU"):
         onednn.contests_to_compare(tmp_path, {**here, "cpu": "another CPU"})
+
+
+def test_onednn_goes_on_after_a_failure(tmp_path, monkeypatch, onednn):
+    def compare(result, _):
+        if result["kernel"] == "matmul":
+            raise winners.MeasureFailed("it crashes")
+        return {"droplet": [1e-3], "sketch": [2e-3], "pytorch": [4e-3]}
+
+    for name in ("matmul", "softmax"):
+        keep(tmp_path, make_result(name))
+    origin = {"machine": make_result()["machine"], "versions": {}}
+    monkeypatch.setattr(onednn, "describe_origin", lambda *_: origin)
+    monkeypatch.setattr(onednn.machine, "use_all_cores", lambda: 2)  # it outlasts this test
+    monkeypatch.setattr(onednn, "compare", compare)
+    monkeypatch.setattr(sys, "argv", ["onednn.py", str(tmp_path)])
+    with pytest.raises(SystemExit, match="Not compared: matmul, seed 0"):
+        onednn.main()
+    text = (tmp_path / "onednn.md").read_text()
+    assert "matmul" not in text
+    assert text.splitlines()[-1].split("|")[-2].strip() == "0.250"
 
 
 def test_gpu_without_a_runtime(monkeypatch):
@@ -334,6 +391,20 @@ def test_options(tmp_path):
     args = kernels.parse_args(["--output", str(tmp_path), "--quick", "--rival-trials", "7"])
     assert args.settings == contest.Settings("auto", 16, 32, 7)
     assert args.kernels == ["matmul", "softmax"]
+
+
+@pytest.mark.parametrize("words, folder", [((), "kernels"), (("--quick",), "kernels-quick")])
+def test_quick_contests_have_their_own_folder(tmp_path, monkeypatch, words, folder):
+    monkeypatch.chdir(tmp_path)
+    assert kernels.parse_args(words).output == Path("build") / folder
+    assert Path("build", folder).is_dir()
+
+
+@pytest.mark.parametrize("seed", ["-1", "2147483647", "1.5"])
+def test_seeds_that_policies_refuse(tmp_path, capsys, seed):
+    with pytest.raises(SystemExit):
+        kernels.parse_args(["--output", str(tmp_path), "--seeds", "0", seed])
+    assert f"from 0 to 2147483646, but it is {seed}" in capsys.readouterr().err
 
 
 def test_explores_no_more_than_the_strategy_does(tmp_path, capsys):
