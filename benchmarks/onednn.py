@@ -68,12 +68,12 @@ def contests_to_compare(folder, here):
         Their results.
     """
     contests = contest_report.read_all(folder)
-    for contest in contests:
-        if contest["machine"] != here:
-            sys.exit(
-                f"The contest of {contest['kernel']} was held on another machine, or for another "
-                f"target: {contest['machine']}, but this is {here}."
-            )
+    held = contests[0]  # all were on the same machine
+    if held["machine"] != here:
+        sys.exit(
+            f"The contest of {held['kernel']} was held on another machine, or for another "
+            f"target: {held['machine']}, but this is {here}."
+        )
     return [
         contest
         for contest in contests
